@@ -9,6 +9,7 @@ mod apply;
 mod audit;
 mod completions;
 mod config;
+mod connection;
 mod definitions;
 mod demo;
 mod diff;
@@ -60,6 +61,9 @@ enum Command {
     Config(config::Config),
     /// List, create, change and delete tenants; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Tenant(tenant::Tenant),
+    /// List, create, change and delete connections to content from outside; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway
+    /// and the operator key.
+    Connection(connection::Connection),
     /// List, create, change and delete agents; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Agent(agent::Agent),
     /// Generate, list, create, rotate and revoke keys; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
@@ -153,6 +157,7 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Migrate(command) => command.run(&sources),
         Command::Config(command) => command.run(&sources),
         Command::Tenant(command) => command.run(&sources),
+        Command::Connection(command) => command.run(&sources),
         Command::Agent(command) => command.run(&sources),
         Command::Key(command) => command.run(&sources),
         Command::Resource(command) => command.run(&sources),

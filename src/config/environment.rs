@@ -44,6 +44,11 @@ impl Environment {
         self.0.get(ADMIN_KEY).map(OsString::as_os_str)
     }
 
+    /// The variable that an argument of the command line names as the source of a secret.
+    pub fn secret(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(|value| value.to_str())
+    }
+
     /// A variable of the system, which is not a setting.
     pub(super) fn of_the_system(&self, name: &str) -> Option<OsString> {
         self.0.get(name).cloned()

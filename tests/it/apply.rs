@@ -18,7 +18,7 @@ pub(crate) async fn waggle(replica: &Replica, key: &str, arguments: &[&str], std
     run(&[("WAGGLE_URL", &url), ("WAGGLE_KEY", key)], arguments, stdin).await
 }
 
-async fn run(variables: &[(&str, &str)], arguments: &[&str], stdin: &str) -> Output {
+pub(crate) async fn run(variables: &[(&str, &str)], arguments: &[&str], stdin: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_waggle"))
         .env_clear()
         .envs(variables.iter().copied())

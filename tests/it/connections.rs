@@ -1,6 +1,7 @@
 //! Connections to content from outside: administration, secrets, and what other replicas know of them.
 
 mod admin;
+mod commands;
 mod refusals;
 mod replicas;
 mod secrets;
