@@ -11,6 +11,7 @@ use crate::error::SettingsError;
 use crate::file;
 use crate::http;
 use crate::source::Source;
+use crate::sql::Sql;
 
 /// What a connection connects to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -73,6 +74,7 @@ pub fn connect(
     match kind {
         Kind::File => Ok(Arc::new(file::connect(settings, secrets, environment)?)),
         Kind::Http => Ok(Arc::new(http::connect(settings, secrets, environment)?)),
+        Kind::Sql => Ok(Arc::new(Sql::new(settings, secrets, environment)?)),
         _ => Err(SettingsError::new("kind", format!("{} is not available", kind.as_str()))),
     }
 }

@@ -17,6 +17,7 @@ mod location;
 mod paths;
 mod settings;
 mod source;
+mod sql;
 
 pub use self::egress::{Egress, Resolve, SystemResolver};
 pub use self::error::{FetchError, SettingsError};

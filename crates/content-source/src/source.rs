@@ -107,4 +107,12 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// Notifications that content may have changed, from the first poll on, in addition to polling; `None` for a source that
     /// has none. The first item is [`ChangeHint::Everything`]. A stream that ends is opened again by its caller.
     fn watch(&self, tree: &Tree) -> Option<BoxStream<'static, ChangeHint>>;
+
+    /// Whether a location can be fetched, as far as the source tells without fetching it: a database prepares a statement.
+    ///
+    /// # Errors
+    /// See [`FetchError`].
+    fn check<'a>(&'a self, _location: &'a Location) -> BoxFuture<'a, Result<(), FetchError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

@@ -1,0 +1,116 @@
+//! Writes rows in the format of a location, within bounds.
+
+use bytes::Bytes;
+
+use crate::error::FetchError;
+use crate::location::Format;
+use crate::source::{Bounds, Content};
+
+/// The content that rows become.
+#[derive(Debug)]
+pub(super) struct Rows {
+    format: Format,
+    bounds: Bounds,
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Rows {
+    pub(super) fn new(format: Format, bounds: Bounds) -> Self {
+        Self { format, bounds, bytes: Vec::new(), count: 0 }
+    }
+
+    /// How many rows to ask for: one more than allowed, which shows that there are too many.
+    pub(super) fn limit(&self) -> usize {
+        match self.format {
+            // The only row.
+            Format::Blob => 2,
+            Format::Json | Format::Csv | Format::Text => self.bounds.entries.saturating_add(1),
+        }
+    }
+
+    /// The header of CSV.
+    pub(super) fn header<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> Result<(), FetchError> {
+        self.record(names.map(Some));
+        self.check()
+    }
+
+    /// A row of CSV.
+    pub(super) fn csv<'a>(&mut self, cells: impl Iterator<Item = Option<&'a str>>) -> Result<(), FetchError> {
+        self.record(cells);
+        self.next()
+    }
+
+    /// A row as an object of JSON.
+    pub(super) fn json(&mut self, object: &str) -> Result<(), FetchError> {
+        self.bytes.push(if self.count == 0 { b'[' } else { b',' });
+        self.bytes.extend_from_slice(object.as_bytes());
+        self.next()
+    }
+
+    /// The first column of a row.
+    pub(super) fn line(&mut self, text: Option<&str>) -> Result<(), FetchError> {
+        if self.count > 0 {
+            self.bytes.push(b'\n');
+        }
+        self.bytes.extend_from_slice(text.unwrap_or_default().as_bytes());
+        self.next()
+    }
+
+    /// The only column of the only row; `None` for null, which is no content.
+    pub(super) fn blob(&mut self, value: Option<&[u8]>) -> Result<(), FetchError> {
+        if self.count > 0 {
+            return Err(FetchError::BadContent);
+        }
+        self.bytes.extend_from_slice(value.ok_or(FetchError::NotFound)?);
+        self.next()
+    }
+
+    /// RFC 4180.
+    fn record<'a>(&mut self, cells: impl Iterator<Item = Option<&'a str>>) {
+        for (index, cell) in cells.enumerate() {
+            if index > 0 {
+                self.bytes.push(b',');
+            }
+            let cell = cell.unwrap_or_default();
+            if cell.contains(['"', ',', '\r', '\n']) {
+                self.bytes.push(b'"');
+                self.bytes.extend_from_slice(cell.replace('"', "\"\"").as_bytes());
+                self.bytes.push(b'"');
+            } else {
+                self.bytes.extend_from_slice(cell.as_bytes());
+            }
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    fn next(&mut self) -> Result<(), FetchError> {
+        self.count += 1;
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), FetchError> {
+        let length = u64::try_from(self.bytes.len()).unwrap_or(u64::MAX);
+        if self.count > self.bounds.entries || length > self.bounds.bytes {
+            return Err(FetchError::TooLarge);
+        }
+        Ok(())
+    }
+
+    /// The content of all rows.
+    pub(super) fn finish(mut self) -> Result<Content, FetchError> {
+        let mime_type = match self.format {
+            Format::Json => {
+                self.bytes.extend_from_slice(if self.count == 0 { b"[]" } else { b"]" });
+                Some("application/json")
+            }
+            Format::Csv => Some("text/csv"),
+            Format::Text => Some("text/plain"),
+            Format::Blob if self.count == 0 => return Err(FetchError::NotFound),
+            Format::Blob => None,
+        };
+        self.check()?;
+        let mime_type = mime_type.map(str::to_owned);
+        Ok(Content { name: None, mime_type, modified: None, bytes: Bytes::from(self.bytes) })
+    }
+}
