@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-replicas verify-rolling-restart verify-audit-log prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-replicas verify-rolling-restart verify-search verify-audit-log prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -88,6 +88,11 @@ verify-replicas: prerequisites ## Measure what idle replicas cost, and an event 
 verify-rolling-restart: prerequisites ## Restart replicas one after another under load; no request may fail
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- rolling-restart $(ARGS)
+
+# 100,000 resources in four languages on two replicas (ARGS='--resources 10000 --queries 500').
+verify-search: prerequisites ## Search in a large agent: latency, memory, time to index, and how soon a change is found
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- search $(ARGS)
 
 # 10,000,000 rows, which take 5 GB on disk (ARGS='--rows 100000 --rates 500').
 verify-audit-log: prerequisites ## Measure what audit rows cost, how long they take to verify, and unwritten events

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -67,6 +68,8 @@ pub(crate) enum Error {
     CommandFailed { command: &'static str, status: std::process::ExitStatus, log: String },
     #[error("{0} requests failed or were refused")]
     RequestsFailed(u64),
+    #[error("more than 1 % of the searches took over {p99:?}, or a change was found after {fresh:?}")]
+    SearchTooSlow { p99: Duration, fresh: Duration },
     #[error("{0} events of the audit log were lost")]
     EventsLost(u64),
     #[error("interrupted; the servers have been stopped")]

@@ -22,6 +22,7 @@ mod fleet;
 mod growth;
 mod histogram;
 mod http;
+mod library;
 mod limit;
 mod load;
 mod memory;
@@ -38,6 +39,7 @@ mod rmcp;
 mod rmcp_streams;
 mod rolling_restart;
 mod run;
+mod search;
 mod site;
 mod stream_client;
 mod stream_report;
@@ -65,6 +67,7 @@ use crate::growth::Growth;
 use crate::options::Options;
 use crate::replicas::Replicas;
 use crate::rolling_restart::RollingRestart;
+use crate::search::Search;
 
 /// Measures the gateway's CPU time per request as a multiple of a bare HTTP handler
 #[derive(Parser)]
@@ -115,6 +118,8 @@ enum Server {
     RollingRestart(RollingRestart),
     /// Measure what a row of the audit log costs, how long a large log takes to verify, and unwritten events over time
     AuditLog(AuditLog),
+    /// Search in an agent of many resources in several languages; fail if it is slower than wanted
+    Search(Search),
     /// Serve the same resources with the official SDK on 127.0.0.1
     #[command(name = "serve-rmcp")]
     Rmcp {
@@ -165,6 +170,7 @@ async fn act(cli: Cli) -> Result<(), Error> {
         Some(Server::Replicas(options)) => replicas::run(&options).await,
         Some(Server::Growth(options)) => growth::run(&options).await,
         Some(Server::RollingRestart(options)) => rolling_restart::run(&options).await,
+        Some(Server::Search(options)) => search::run(&options).await,
         Some(Server::AuditLog(options)) => audit_log::run(&options).await,
         None => {
             let found = run::run(&cli.options).await?;

@@ -217,7 +217,11 @@ impl Admin {
         self.call("PUT", &format!("/agents/{RENDERER}/prompts/{PROMPT}"), &prompt).await.map(|_| ())
     }
 
-    async fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
+    /// Makes a call with a JSON body; returns the answer.
+    ///
+    /// # Errors
+    /// If it is no success.
+    pub(crate) async fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
         let target = format!("/admin/v1{path}");
         let headers = [("Accept", "application/json"), ("Authorization", self.authorization.as_str())];
         let request = http::request(method, &target, self.port, &headers, Some(body));
