@@ -128,6 +128,31 @@ async fn search_and_fetch_show_nothing_that_labels_hide() {
 }
 
 #[tokio::test]
+async fn hidden_definitions_change_neither_ranks_nor_the_number_of_results() {
+    let agent = Agent::new(json!(["search"])).await;
+    let put = async |uri: &str, name: &str, text: &str, labels: Value| {
+        let body = json!({"name": name, "contents": [{"text": text}], "labels": labels});
+        agent.put(uri, body).await;
+    };
+    // `alpha` is the rarer word, so that the name with it counts more.
+    put("x:1", "beta", "alpha", json!([])).await;
+    put("x:2", "alpha", "beta", json!([])).await;
+    put("x:3", "beta", "other", json!([])).await;
+    put("x:4", "other", "other", json!([])).await;
+    let found = async |query: &str| ids(&agent, &agent.key, query).await;
+    assert_eq!(found("alpha beta").await, ["x:2", "x:1"]);
+    assert_eq!(found("alpha").await, ["x:2", "x:1"]);
+    // More than there are results, all of which would be better ones.
+    for number in 0..25 {
+        put(&format!("x:hidden/{number}"), "alpha", "alpha", json!(["team"])).await;
+    }
+    assert_eq!(found("alpha beta").await, ["x:2", "x:1"]);
+    assert_eq!(found("alpha").await, ["x:2", "x:1"]);
+    let owner = agent.replica.admin("GET", "/agents/a/search?q=alpha", None).await.json();
+    assert_eq!(owner["items"].as_array().unwrap().len(), 20);
+}
+
+#[tokio::test]
 async fn long_texts_are_cut_and_results_fit_the_limit() {
     let agent = furnished(&[("WAGGLE_LIMITS__TOOL_RESULT_BYTES", "1024")]).await;
     let long = "é".repeat(1_000);
