@@ -35,7 +35,7 @@ pub enum FetchError {
     Busy,
 }
 
-/// Why the settings or secrets of a connection are refused. The message continues the name of a member and tells no secret.
+/// Why the settings or secrets of a connection, or a place within it, are refused. The message continues the name of a member and tells no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{member} {problem}")]
 pub struct SettingsError {
