@@ -1,6 +1,7 @@
 //! Resources: their JSON, and `/agents/{agent}/resources` with `touch`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::response::IntoResponse;
 use base64::Engine;
@@ -8,7 +9,8 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::ETAG;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -18,7 +20,7 @@ use super::definition::checks::{
 use super::definition::form::{ContentLimits, Form, content};
 use super::definition::routes::routes_by_query;
 use super::definitions::CatalogCall;
-use super::extract::{Condition, Params};
+use super::extract::{Condition, Params, present};
 use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers, WriteProblems};
 use super::page::{Items, PageParams};
 use super::services::Answer;
@@ -29,6 +31,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::json::{Object, raw_text};
 use crate::model::label::{Label, Labels};
+use crate::model::place::{SourcePlace, SourceText};
 use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
 
 /// The maximum number of contents of a resource.
@@ -37,7 +40,7 @@ const MOST_PARTS: usize = 1_000;
 /// A resource as sent.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = NewResource)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub(crate) struct ResourceInput {
     /// Must equal the URI of the query if both are set.
     uri: Option<String>,
@@ -57,8 +60,24 @@ pub(crate) struct ResourceInput {
     /// Only callers who have one of them see the resource; none: every caller does.
     #[schema(value_type = Option<Vec<Label>>, max_items = 16)]
     labels: Option<Labels>,
-    #[schema(value_type = Vec<ContentInput>)]
-    contents: Vec<Object<ContentInput>>,
+    /// Either the contents or `source` is required.
+    #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = Option<Vec<ContentInput>>)]
+    contents: Option<Vec<Object<ContentInput>>>,
+    /// Where the content is, in place of `contents`.
+    #[schema(value_type = Option<SourceText>)]
+    source: Option<Box<RawValue>>,
+}
+
+/// Either `contents` or `source` is required: the error of neither is that of a missing `contents`.
+impl<'de> Deserialize<'de> for ResourceInput {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let input = Self::deserialize(deserializer)?;
+        if input.contents.is_none() && input.source.is_none() {
+            return Err(D::Error::missing_field("contents"));
+        }
+        Ok(input)
+    }
 }
 
 /// A content: either text or base64.
@@ -114,6 +133,13 @@ pub(crate) struct ResourceView {
     size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     contents: Option<Vec<ContentView>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<SourceText>,
+}
+
+/// A source as it was sent.
+fn sent(source: Option<&Arc<SourcePlace>>) -> Option<SourceText> {
+    source.map(|source| source.text().clone())
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -150,7 +176,15 @@ impl Form for Resource {
         if input.uri.is_some_and(|own| ResourceUri::parse(&own).as_ref() != Ok(&uri)) {
             return Err(Fault::invalid_params("uri differs from the one in the query"));
         }
-        if input.contents.len() > MOST_PARTS {
+        let source = checks::source(input.source)?;
+        if source.is_some() && input.contents.is_some() {
+            return Err(Fault::invalid_params("contents and source exclude each other"));
+        }
+        if source.as_ref().is_some_and(|source| !source.place().variables().is_empty()) {
+            return Err(Fault::invalid_params("source has variables, which only templates have"));
+        }
+        let contents = input.contents.unwrap_or_default();
+        if contents.len() > MOST_PARTS {
             return Err(Fault::invalid_params("contents: at most 1000"));
         }
         let definition = DefinitionInput {
@@ -163,7 +197,7 @@ impl Form for Resource {
             meta: input.meta,
         };
         let definition = definition.check()?;
-        let parts = input.contents.into_iter().enumerate().map(|(i, Object(part))| part.check(i));
+        let parts = contents.into_iter().enumerate().map(|(i, Object(part))| part.check(i));
         let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
         if parts.iter().map(|part| part.bytes.len()).sum::<usize>() > limits.content_bytes {
             return Err(Fault::PayloadTooLarge(limits.content_bytes));
@@ -174,13 +208,13 @@ impl Form for Resource {
             let wrong = format!("contents: all _meta together exceed {MOST_RAW} bytes");
             return Err(Fault::invalid_params(wrong));
         }
-        Ok(NewResource { uri, definition, labels: input.labels.unwrap_or_default(), parts })
+        Ok(NewResource { uri, definition, labels: input.labels.unwrap_or_default(), parts, source })
     }
 
     fn listed(self) -> ResourceView {
         let size = self.size();
-        let Self { uri, definition, labels, .. } = self;
-        ResourceView { uri, definition, labels, size, contents: None }
+        let Self { uri, definition, labels, source, .. } = self;
+        ResourceView { uri, definition, labels, size, contents: None, source: sent(source.as_ref()) }
     }
 
     fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<ResourceView, Fault> {
@@ -188,15 +222,15 @@ impl Form for Resource {
             PartKind::Text => BodyView::Text(String::from_utf8_lossy(bytes).into_owned()),
             PartKind::Blob => BodyView::Blob(BASE64_STANDARD.encode(bytes)),
         };
-        let Self { uri, definition, labels, parts, .. } = self;
+        let Self { uri, definition, labels, parts, source, .. } = self;
         let contents = parts.into_iter().map(|part| ContentView {
             body: body(part.kind, content(bytes, part.hash)),
             uri: part.uri,
             mime_type: part.mime_type,
             meta: part.meta,
         });
-        let contents = Some(contents.collect());
-        Ok(ResourceView { uri, definition, labels, size: None, contents })
+        let contents = source.is_none().then(|| contents.collect());
+        Ok(ResourceView { uri, definition, labels, size: None, contents, source: sent(source.as_ref()) })
     }
 }
 

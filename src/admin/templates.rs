@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
-use super::definition::checks::{DefinitionInput, Description, MOST_RAW, MimeText, Name, check_text};
+use super::definition::checks::{self, DefinitionInput, Description, MOST_RAW, MimeText, Name, check_text};
 use super::definition::form::{ContentLimits, Form, content};
 use super::definition::routes::routes_by_query;
 use super::definitions::CatalogCall;
-use super::extract::{Condition, Params};
+use super::extract::{Condition, Params, present};
 use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers};
 use super::page::{Items, PageParams};
 use super::services::Answer;
@@ -20,8 +21,9 @@ use crate::model::content::{ContentHash, NewContent};
 use crate::model::fault::{Fault, shortened};
 use crate::model::json;
 use crate::model::label::{Label, Labels};
+use crate::model::place::SourceText;
 use crate::model::resource::Definition;
-use crate::model::template::{Completions, NewTemplate, ResourceTemplate};
+use crate::model::template::{self, Completions, NewTemplate, ResourceTemplate};
 
 /// The body limit of a template: every member at its maximum length, every character escaped.
 const MOST_BYTES: usize = 1024 * 1024;
@@ -29,7 +31,7 @@ const MOST_BYTES: usize = 1024 * 1024;
 /// A resource template as sent.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = NewTemplate)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, remote = "Self")]
 pub(crate) struct TemplateInput {
     /// Must equal the template of the query if both are set.
     uri_template: Option<String>,
@@ -52,8 +54,23 @@ pub(crate) struct TemplateInput {
     /// Completion values of variables, by their names.
     #[schema(value_type = Option<HashMap<String, Vec<String>>>)]
     completions: Option<Box<RawValue>>,
-    /// The body, which is rendered with the variables.
-    template: String,
+    /// The body, which is rendered with the variables. Either it or `source` is required.
+    #[serde(default, deserialize_with = "present")]
+    template: Option<String>,
+    /// Where the content is, in place of `template`.
+    #[schema(value_type = Option<SourceText>)]
+    source: Option<Box<RawValue>>,
+}
+
+/// Either `template` or `source` is required: the error of neither is that of a missing `template`.
+impl<'de> Deserialize<'de> for TemplateInput {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let input = Self::deserialize(deserializer)?;
+        if input.template.is_none() && input.source.is_none() {
+            return Err(D::Error::missing_field("template"));
+        }
+        Ok(input)
+    }
 }
 
 fn checked_completions(
@@ -93,6 +110,8 @@ pub(crate) struct TemplateView {
     completions: Completions,
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<SourceText>,
 }
 
 impl Form for ResourceTemplate {
@@ -130,20 +149,35 @@ impl Form for ResourceTemplate {
         };
         let definition = definition.check()?;
         let completions = checked_completions(input.completions, &uri_template)?;
-        check_text("template", &input.template)?;
-        let body = NewContent::new(Bytes::from(input.template));
+        let source = checks::source(input.source)?;
+        let body = match (input.template, &source) {
+            (Some(_), Some(_)) => {
+                return Err(Fault::invalid_params("template and source exclude each other"));
+            }
+            (None, Some(source)) => {
+                source.check_variables(&uri_template)?;
+                template::placeholder()
+            }
+            (body, None) => {
+                let body = body.unwrap_or_default();
+                check_text("template", &body)?;
+                NewContent::new(Bytes::from(body))
+            }
+        };
         let labels = input.labels.unwrap_or_default();
-        Ok(NewTemplate { uri_template, definition, labels, completions, body })
+        Ok(NewTemplate { uri_template, definition, labels, completions, body, source })
     }
 
     fn listed(self) -> TemplateView {
-        let Self { uri_template, definition, labels, completions, .. } = self;
-        TemplateView { uri_template, definition, labels, completions, template: None }
+        let Self { uri_template, definition, labels, completions, source, .. } = self;
+        let source = source.map(|source| source.text().clone());
+        TemplateView { uri_template, definition, labels, completions, template: None, source }
     }
 
     fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<TemplateView, Fault> {
-        let body = String::from_utf8_lossy(content(bytes, self.body)).into_owned();
-        Ok(TemplateView { template: Some(body), ..self.listed() })
+        let body = || String::from_utf8_lossy(content(bytes, self.body)).into_owned();
+        let template = self.source.is_none().then(body);
+        Ok(TemplateView { template, ..self.listed() })
     }
 }
 

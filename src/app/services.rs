@@ -16,7 +16,7 @@ use crate::model::feed::ChangeFeed;
 use crate::model::sources::Sources;
 use crate::sessions::Sessions;
 use crate::sources::secrets::KeyFile;
-use crate::sources::{ConnectionMemory, Connections};
+use crate::sources::{ConnectionMemory, Connections, Fetcher};
 use crate::store::Store;
 use crate::store::horizon::Horizon;
 
@@ -72,21 +72,24 @@ impl DatabaseServices {
             Arc::new(Writer::new(over(), Arc::clone(feed), Arc::clone(&scopes), queue_options(settings)));
         let cached = || (Arc::clone(&loader), Arc::clone(&writer), Arc::clone(&scopes));
         let identity = Identity::new(over(), cached(), memory, tokens, identity_limits(settings));
-        let catalog = Catalog::new(over(), cached(), agents, &budget, catalog_limits(settings));
         let written = (Arc::clone(&loader), Arc::clone(&writer));
-        let connections = Connections::new(
+        let connections = Arc::new(Connections::new(
             over(),
             written.clone(),
             connected,
             source_environment(settings, &store.location()),
             KeyFile::new(settings.sources.key_file.clone()),
-        );
+        ));
+        let ttl = settings.sources.ttl;
+        let fetcher = Fetcher::new(Arc::clone(&connections), Arc::clone(&sources.clock), &budget, ttl);
+        let held = (agents, Arc::new(fetcher));
+        let catalog = Catalog::new(over(), cached(), held, &budget, catalog_limits(settings));
         let sessions = Sessions::new(over(), written, session_cells, session_limits(settings));
         let maintenance = StoreMaintenance::new(store.clone(), sources.clone(), settings.changes.retain);
         Self {
             identity: Arc::new(identity),
             catalog: Arc::new(catalog),
-            connections: Arc::new(connections),
+            connections,
             sessions: Arc::new(sessions),
             maintenance: Arc::new(maintenance),
             budget,

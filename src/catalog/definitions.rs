@@ -23,11 +23,13 @@ use crate::store::write::Write;
 
 /// A kind of definition: the checks when one is registered.
 pub trait Registered: Table + Member {
-    /// Whether [`check`](Self::check) does anything.
-    const IS_CHECKED: bool = false;
-
     /// The maximum number of definitions of an agent.
     fn most(limits: &CatalogLimits) -> usize;
+
+    /// Whether [`check`](Self::check) or [`find_conflict`](Self::find_conflict) does anything for a definition.
+    fn needs_check(_new: &Self::New) -> bool {
+        false
+    }
 
     /// Checks a definition by itself, before the agent is locked.
     fn check(

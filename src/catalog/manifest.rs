@@ -168,13 +168,13 @@ impl Catalog {
         stored: &[K],
         wanted: &[K::New],
     ) -> Result<(), Fault> {
-        if !K::IS_CHECKED || wanted.is_empty() {
+        if !wanted.iter().any(K::needs_check) {
             return Ok(());
         }
         let stored: BTreeMap<_, _> = stored.iter().map(|old| (old.key(), old)).collect();
         let entry = |index, new| ManifestEntry { list: K::LIST, index, name: K::key_of(new).borrow() };
         for (index, new) in wanted.iter().enumerate() {
-            if stored.get(K::key_of(new)).is_none_or(|old| !old.is_checked_as(new)) {
+            if K::needs_check(new) && stored.get(K::key_of(new)).is_none_or(|old| !old.is_checked_as(new)) {
                 K::check(self, tenant, new).await.map_err(|fault| fault.within(entry(index, new)))?;
             }
         }
@@ -218,9 +218,9 @@ impl Catalog {
     }
 }
 
-/// Whether a manifest has definitions of a kind that is checked.
+/// Whether a manifest has definitions of a kind that need a check.
 fn is_checked<K: Registered>(wanted: &NewManifest) -> bool {
-    K::IS_CHECKED && !listed::<K>(wanted).is_empty()
+    listed::<K>(wanted).iter().any(K::needs_check)
 }
 
 /// The definitions of a kind in a manifest; none if these are left as they are.

@@ -11,6 +11,7 @@ pub mod definitions;
 mod follower;
 mod limits;
 pub mod manifest;
+mod outside;
 mod plan;
 mod prefix_index;
 mod prompts;
@@ -42,6 +43,7 @@ use crate::cache::{CellMap, Loader, MemoryBudget, ScopeMap, WeighedCache, Writer
 use crate::model::content::ContentHash;
 use crate::model::ids::AgentId;
 use crate::model::sources::Sources;
+use crate::sources::Fetcher;
 use crate::store::Store;
 
 /// Reads and writes the catalogs of agents.
@@ -59,6 +61,8 @@ pub struct Catalog {
     renderer: Renderer,
     searches: Searches,
     limits: CatalogLimits,
+    /// Content that comes from connections.
+    fetcher: Arc<Fetcher>,
 }
 
 impl Catalog {
@@ -66,7 +70,7 @@ impl Catalog {
     pub fn new(
         (store, sources): (Store, Sources),
         (loader, writer, scopes): (Arc<Loader>, Arc<Writer>, Arc<ScopeMap>),
-        agents: Arc<CellMap<AgentCell>>,
+        (agents, fetcher): (Arc<CellMap<AgentCell>>, Arc<Fetcher>),
         budget: &Arc<MemoryBudget>,
         limits: CatalogLimits,
     ) -> Self {
@@ -82,7 +86,13 @@ impl Catalog {
             renderer: Renderer::new(limits.rendering),
             searches: Searches::new(budget, limits.search),
             limits,
+            fetcher,
         }
+    }
+
+    /// Fetches content from connections.
+    pub fn fetcher(&self) -> &Arc<Fetcher> {
+        &self.fetcher
     }
 
     /// Returns the number of free permits of the renderer.

@@ -13,7 +13,9 @@ use crate::model::prompt::{NewPrompt, Prompt};
 use crate::store::write::Write;
 
 impl Registered for Prompt {
-    const IS_CHECKED: bool = true;
+    fn needs_check(_: &NewPrompt) -> bool {
+        true
+    }
 
     fn most(limits: &CatalogLimits) -> usize {
         limits.prompts_per_agent

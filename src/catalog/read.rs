@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 
 use super::Catalog;
 use super::snapshot::view::{Answering, View};
@@ -20,6 +21,9 @@ use crate::model::label::CallerLabels;
 use crate::model::resource::{Part, Resource};
 use crate::model::skill::Skill;
 use crate::store::StoreError;
+
+/// Releases what a request shares with others, before it waits for a source.
+pub type BeforeWait<'a> = &'a (dyn Fn() + Send + Sync);
 
 /// The number of attempts to read contents, which may be purged between reading a definition and reading its bytes.
 const MOST_LOOKS: usize = 3;
@@ -115,14 +119,19 @@ impl Catalog {
     /// # Errors
     /// [`Fault::ResourceNotFound`] if no definition serves it any more; [`Fault::InvalidParams`] for values that cannot
     /// be rendered; [`Fault::Unavailable`] if too much is being rendered; those of [`view`](Self::view) if
-    /// contents are not in memory.
+    /// contents are not in memory; those of a source. `before_wait` is called before a source is waited for.
     pub async fn read_resource(
         &self,
         caller: &Caller,
         uri: &ResourceUri,
         mut answering: Answering,
+        before_wait: BeforeWait<'_>,
     ) -> Result<Contents, Fault> {
         for _ in 0..MOST_LOOKS {
+            if let Some(sourced) = answering.sourced() {
+                // Of an erased type: reads are deep enough without it for the compiler.
+                return self.outside(caller, uri, &sourced, before_wait).boxed().await;
+            }
             let contents = match &answering {
                 Answering::Registered(resource) => self.registered(caller, resource).await?,
                 Answering::Rendered(found) => self.rendered(caller, uri, found).await?,
@@ -150,6 +159,7 @@ impl Catalog {
             mime_type: resource.definition.mime_type.clone(),
             parts,
             revision: resource.revision,
+            fresh_for: None,
         }))
     }
 

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::Catalog;
 use super::compiled::{Compiled, Source};
+use super::read::BeforeWait;
 use super::render::RenderError;
 use super::snapshot::view::View;
 use super::template_set::Match;
@@ -47,6 +48,7 @@ impl Catalog {
             mime_type: template.definition.mime_type.clone(),
             parts: vec![Content::text(body)],
             revision: template.revision,
+            fresh_for: None,
         }))
     }
 
@@ -61,6 +63,7 @@ impl Catalog {
         mut view: View,
         name: &str,
         arguments: &BTreeMap<String, String>,
+        before_wait: BeforeWait<'_>,
     ) -> Result<Messages, Fault> {
         for _ in 0..MOST_LOOKS {
             let Some(prompt) = view.get::<Prompt>(name).cloned() else {
@@ -69,7 +72,8 @@ impl Catalog {
             check_arguments(&prompt, arguments)?;
             match self.compiled_prompt(caller, &prompt).await? {
                 Some(compiled) => {
-                    return self.messages(caller, &view, &prompt, &compiled, arguments).await;
+                    let prompt = (&*prompt, &*compiled);
+                    return self.messages(caller, &view, prompt, arguments, before_wait).await;
                 }
                 None => view = self.look_again(caller).await?,
             }
@@ -97,9 +101,9 @@ impl Catalog {
         &self,
         caller: &Caller,
         view: &View,
-        prompt: &Prompt,
-        compiled: &Compiled,
+        (prompt, compiled): (&Prompt, &Compiled),
         arguments: &BTreeMap<String, String>,
+        before_wait: BeforeWait<'_>,
     ) -> Result<Messages, Fault> {
         let values: Vec<_> = arguments.iter().map(|(name, value)| (&**name, &**value)).collect();
         let rendered = compiled.render_messages((&self.renderer, caller.payer()), &values).await?;
@@ -113,7 +117,7 @@ impl Catalog {
                     let uri = ResourceUri::parse(&resource.uri)
                         .map_err(|error| Fault::invalid_params(format!("{} {error}", resource.uri)))?;
                     let answering = view.answering(&uri)?;
-                    let contents = Box::pin(self.read_resource(caller, &uri, answering)).await?;
+                    let contents = Box::pin(self.read_resource(caller, &uri, answering, before_wait)).await?;
                     room = room.checked_sub(size(&contents)).ok_or_else(|| {
                         let most = self.limits.embedded_bytes;
                         Fault::invalid_params(format!("what the prompt embeds is longer than {most} bytes"))

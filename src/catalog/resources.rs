@@ -14,7 +14,7 @@ use crate::model::audience::Audience;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentRef, ResourceUri};
+use crate::model::ids::{AgentRef, ResourceUri, TenantId};
 use crate::model::precondition::{Precondition, Written};
 use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
 use crate::model::scope::{ChangeKind, Scope};
@@ -37,6 +37,11 @@ impl RawContent {
     /// [`Fault::InvalidParams`] if there are several contents.
     fn of(self, uri: ResourceUri, old: Option<&Resource>) -> Result<NewResource, Fault> {
         let Self { mime_type, bytes } = self;
+        if old.is_some_and(|old| old.source.is_some()) {
+            return Err(Fault::invalid_params(
+                "the content of the resource comes from a connection; replace the resource as JSON",
+            ));
+        }
         let mut definition = old.map_or_else(|| named_after(&uri), |old| old.definition.clone());
         let (mut part_uri, mut part_type, mut kind, mut meta) = (None, None, None, None);
         match old.map_or(&[][..], |old| &old.parts) {
@@ -66,13 +71,28 @@ impl RawContent {
         };
         let labels = old.map(|old| old.labels.clone()).unwrap_or_default();
         let parts = vec![NewPart::new(part_uri, part_type, kind, bytes).with_meta(meta)];
-        Ok(NewResource { uri, definition, labels, parts })
+        Ok(NewResource { uri, definition, labels, parts, source: None })
     }
 }
 
 impl Registered for Resource {
     fn most(limits: &CatalogLimits) -> usize {
         limits.resources_per_agent
+    }
+
+    fn needs_check(new: &NewResource) -> bool {
+        new.source.is_some()
+    }
+
+    async fn check(catalog: &Catalog, tenant: TenantId, new: &NewResource) -> Result<(), Fault> {
+        match &new.source {
+            Some(source) => catalog.check_source(tenant, source).await,
+            None => Ok(()),
+        }
+    }
+
+    fn is_checked_as(&self, new: &NewResource) -> bool {
+        new.source.is_none()
     }
 
     async fn add(

@@ -139,6 +139,7 @@ mod tests {
             },
             completions: std::collections::BTreeMap::default(),
             body: ContentHash::of(b""),
+            source: None,
             revision: Revision(1),
         };
         let by_text: BTreeMap<_, _> =

@@ -15,14 +15,19 @@ use crate::model::template::{NewTemplate, ResourceTemplate};
 use crate::store::write::Write;
 
 impl Registered for ResourceTemplate {
-    const IS_CHECKED: bool = true;
-
     fn most(limits: &CatalogLimits) -> usize {
         limits.templates_per_agent
     }
 
+    fn needs_check(_: &NewTemplate) -> bool {
+        true
+    }
+
     /// Compiles the body and renders it without values, which refuses a body whose cost is too high with any values.
     async fn check(catalog: &Catalog, tenant: TenantId, new: &NewTemplate) -> Result<(), Fault> {
+        if let Some(source) = &new.source {
+            return catalog.check_source(tenant, source).await;
+        }
         let body = new.body.bytes.clone();
         let variables: Vec<_> = new.uri_template.variables().map(str::to_owned).collect();
         let refused = |fault: Fault| fault.within("template");
@@ -33,7 +38,7 @@ impl Registered for ResourceTemplate {
     }
 
     fn is_checked_as(&self, new: &NewTemplate) -> bool {
-        self.body == new.body.hash
+        self.body == new.body.hash && new.source.is_none()
     }
 
     async fn find_conflict(

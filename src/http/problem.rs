@@ -63,6 +63,8 @@ pub fn status(fault: &Fault) -> StatusCode {
         }
         Fault::RateLimited { .. } | Fault::QuotaExceeded { .. } => StatusCode::TOO_MANY_REQUESTS,
         Fault::Unavailable { .. } | Fault::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::SourceTimeout => StatusCode::GATEWAY_TIMEOUT,
+        Fault::SourceFailed(_) => StatusCode::BAD_GATEWAY,
         Fault::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }

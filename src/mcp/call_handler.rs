@@ -21,13 +21,14 @@ use super::version::{ContentTypes, ProtocolVersion, ToolMembers};
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
 use crate::catalog::complete::complete;
+use crate::catalog::read::BeforeWait;
 use crate::catalog::snapshot::AgentSnapshot;
 use crate::catalog::snapshot::view::{Answering, View};
 use crate::catalog::template_set::Match;
 use crate::http::cursor::CursorSeal;
 use crate::identity::grant::Caller;
 use crate::model::agent::Access;
-use crate::model::call::List;
+use crate::model::call::{Contents, List};
 use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::ResourceUri;
 use crate::model::label::{CallerLabels, Label};
@@ -80,6 +81,8 @@ pub(super) struct CallContext<'a> {
     pub(super) caller: &'a Caller,
     pub(super) view: View,
     pub(super) dialect: Dialect,
+    /// Releases what the request shares with others.
+    pub(super) before_wait: BeforeWait<'a>,
 }
 
 impl CallHandler {
@@ -99,9 +102,10 @@ impl CallHandler {
         caller: &Caller,
         call: &Call<'_>,
         dialect: Dialect,
+        before_wait: BeforeWait<'_>,
     ) -> Result<Bytes, Refusal> {
         let view = self.catalog.view(caller).await?;
-        let context = CallContext { caller, view, dialect };
+        let context = CallContext { caller, view, dialect, before_wait };
         if let Call::CallTool { name, arguments } = call {
             return Box::pin(self.call_tool(&context, name, arguments)).await;
         }
@@ -115,9 +119,10 @@ impl CallHandler {
         caller: &Caller,
         request: &PromptRequest<'_>,
         ttl: Duration,
+        before_wait: BeforeWait<'_>,
     ) -> Result<(Bytes, Outcome), Refusal> {
         let view = self.catalog.view(caller).await?;
-        let context = CallContext { caller, view, dialect: Dialect::Modern { ttl } };
+        let context = CallContext { caller, view, dialect: Dialect::Modern { ttl }, before_wait };
         let answered = match self.get_requested_prompt(&context, request).await {
             Err(Fault::MissingArguments(_)) if request.shows_forms() => {
                 let asked = context.ask_for_arguments(request, ttl);
@@ -174,21 +179,24 @@ impl CallHandler {
         let answering = context.view.answering(uri)?;
         let title = matches!(form, ResultForm::Fetch { .. }).then(|| answering.title().to_owned());
         let key = match &answering {
+            // It changes without a revision, and is in memory as it was fetched.
+            sourced if sourced.is_sourced() => None,
             Answering::Registered(resource) => {
-                context.key(ResultSubject::Resource(uri.clone()), resource.revision, form)
+                Some(context.key(ResultSubject::Resource(uri.clone()), resource.revision, form))
             }
             Answering::Rendered(Match { template, .. }) => {
                 let subject = ResultSubject::Rendered(uri.clone(), template.uri_template.clone());
-                context.key(subject, template.revision, form)
+                Some(context.key(subject, template.revision, form))
             }
         };
-        if let Some(kept) = self.results.get(&key) {
+        if let Some(kept) = key.as_ref().and_then(|key| self.results.get(key)) {
             return Ok(kept);
         }
         // Boxed, as below: the future of a cached result is small to move.
-        let contents = Box::pin(self.catalog.read_resource(context.caller, uri, answering)).await?;
+        let contents = self.catalog.read_resource(context.caller, uri, answering, context.before_wait);
+        let contents = Box::pin(contents).await?;
         let result = match form {
-            ResultForm::Method => context.encode(ResultMembers::contents(&contents))?,
+            ResultForm::Method => context.encode_contents(&contents)?,
             ResultForm::Tool { offset, .. } => {
                 let types = context.dialect.content_types();
                 let blocks = blocks::of_contents(&contents, offset, self.tool_result_bytes, types)?;
@@ -201,7 +209,8 @@ impl CallHandler {
             }
         };
         // The revision differs if the definition changed meanwhile and its contents were purged.
-        if contents.revision == key.revision {
+        if let Some(key) = key.filter(|key| contents.revision == key.revision && contents.fresh_for.is_none())
+        {
             self.results.keep(key, &result, context.caller.tenant);
         }
         Ok(result)
@@ -248,7 +257,8 @@ impl CallHandler {
             return Ok(kept);
         }
         let view = context.view.clone();
-        let messages = self.catalog.get_prompt(context.caller, view, name.as_str(), arguments);
+        let messages =
+            self.catalog.get_prompt(context.caller, view, name.as_str(), arguments, context.before_wait);
         let messages = Box::pin(messages).await?;
         let result = match form {
             ResultForm::Method => context.encode(ResultMembers::messages(&messages))?,
@@ -301,8 +311,21 @@ impl CallContext<'_> {
     }
 
     pub(super) fn encode(&self, members: ResultMembers<'_>) -> Result<Bytes, Fault> {
+        self.encode_in(self.dialect, members)
+    }
+
+    /// The result of a read: clients may cache content from a source for as long as the gateway does.
+    fn encode_contents(&self, contents: &Contents) -> Result<Bytes, Fault> {
+        let dialect = match (self.dialect, contents.fresh_for) {
+            (Dialect::Modern { .. }, Some(ttl)) => Dialect::Modern { ttl },
+            (dialect, _) => dialect,
+        };
+        self.encode_in(dialect, ResultMembers::contents(contents))
+    }
+
+    fn encode_in(&self, dialect: Dialect, members: ResultMembers<'_>) -> Result<Bytes, Fault> {
         let mut out = Vec::new();
-        match self.dialect {
+        match dialect {
             Dialect::Modern { ttl } => {
                 modern::result(&mut out, members, envelope(self.caller, self.view.snapshot(), ttl))?;
             }

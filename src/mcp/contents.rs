@@ -93,7 +93,7 @@ mod tests {
             let described = Content::text(Bytes::copy_from_slice(text.as_bytes()));
             let parts = vec![described, Content { kind: PartKind::Blob, ..Content::text(blob.clone().into()) }];
             let uri = ResourceUri::parse("a:b").unwrap();
-            let contents = Contents { uri, mime_type: None, parts, revision: Revision(1) };
+            let contents = Contents { uri, mime_type: None, parts, revision: Revision(1), fresh_for: None };
             let encoded = serde_json::to_string(&EncodedContents(&contents)).unwrap();
             let expected = json!([{"uri": "a:b", "text": text}, {"uri": "a:b", "blob": STANDARD.encode(&blob)}]);
             prop_assert_eq!(serde_json::from_str::<Value>(&encoded).unwrap(), expected);

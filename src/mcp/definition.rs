@@ -15,7 +15,7 @@ use time::{OffsetDateTime, UtcOffset};
 
 use super::wire::members::{Members, Shape};
 use crate::model::prompt::{Prompt, PromptDefinition};
-use crate::model::resource::{Definition, Resource};
+use crate::model::resource::{DIRECTORY, Definition, Resource};
 use crate::model::template::ResourceTemplate;
 
 /// The definitions of a page.
@@ -102,6 +102,11 @@ struct Listed<'a> {
     meta: Option<&'a RawValue>,
 }
 
+/// The MIME type of a resource whose content is a directory of a connection.
+fn directory(resource: &Resource) -> Option<&'static str> {
+    resource.source.as_ref().is_some_and(|source| source.is_directory()).then_some(DIRECTORY)
+}
+
 impl<'a> Listed<'a> {
     fn of(resource: &'a Resource) -> Self {
         let definition = &resource.definition;
@@ -110,7 +115,7 @@ impl<'a> Listed<'a> {
             name: &definition.name,
             title: definition.title.as_deref(),
             description: definition.description.as_deref(),
-            mime_type: definition.mime_type.as_deref(),
+            mime_type: definition.mime_type.as_deref().or_else(|| directory(resource)),
             annotations: Annotations {
                 sent: definition.annotations.as_deref(),
                 last_modified: resource.last_modified,

@@ -14,7 +14,7 @@ use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
 use super::modern::encode as modern_encode;
 use super::refusal::Refusal;
 use super::reply::{Reply, accepted, ok};
-use super::request::{McpRequest, calls_of, cost_of, label_of};
+use super::request::{McpRequest, WorkPlace, calls_of, cost_of, label_of};
 use super::version::ProtocolVersion;
 use super::wire::{
     Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
@@ -143,14 +143,19 @@ impl Endpoint {
             _ if !media_type::admits_json(&request.parts.headers) => Err(media_type::NO_JSON.into()),
             ModernMethod::Discover => Box::pin(self.discover(caller)).await.map_err(Refusal::from),
             ModernMethod::GetPrompt(prompt) => {
-                let answered = self.call_handler.handle_prompt(caller, prompt, self.options.ttl).await;
+                let answered = {
+                    let ttl = self.options.ttl;
+                    let release = || request.work.release();
+                    self.call_handler.handle_prompt(caller, prompt, ttl, &release).await
+                };
                 answered.map(|(result, outcome)| {
                     request.context.event.outcome = outcome;
                     result
                 })
             }
             ModernMethod::Call(call) => {
-                self.call_handler.handle(caller, call, Dialect::Modern { ttl: self.options.ttl }).await
+                let dialect = Dialect::Modern { ttl: self.options.ttl };
+                self.call_handler.handle(caller, call, dialect, &|| request.work.release()).await
             }
         };
         match result {
@@ -184,7 +189,7 @@ impl Endpoint {
                     let opened = self.initialize(request, (legacy.caller, client), &asked, id);
                     Box::pin(opened).await.unwrap_or_else(|fault| reply.fault(request, &fault))
                 }
-                Ok(LegacyMessage::Call(call)) => match self.call(legacy, &call).await {
+                Ok(LegacyMessage::Call(call)) => match self.call(legacy, &call, &request.work).await {
                     Ok(result) => ok(result_pieces(call.id, result)),
                     Err(refusal) => reply.refused(request, refusal),
                 },
@@ -227,7 +232,12 @@ impl Endpoint {
         Ok(response.map(|body| body.when_taken(move || drop(session.into_id()))))
     }
 
-    async fn call(&self, legacy: LegacyContext<'_>, call: &LegacyCall<'_>) -> Result<Bytes, Refusal> {
+    async fn call(
+        &self,
+        legacy: LegacyContext<'_>,
+        call: &LegacyCall<'_>,
+        work: &WorkPlace<'_>,
+    ) -> Result<Bytes, Refusal> {
         match &call.method {
             LegacyMethod::Ping => Ok(Bytes::from_static(legacy::encode::EMPTY)),
             LegacyMethod::InSession(method, call) => {
@@ -236,7 +246,8 @@ impl Endpoint {
             }
             LegacyMethod::Initialize(_) => Err(legacy_decode::initialize_in_batch().into()),
             LegacyMethod::Call(call) => {
-                self.call_handler.handle(legacy.caller, call, Dialect::Legacy(legacy.version)).await
+                let dialect = Dialect::Legacy(legacy.version);
+                self.call_handler.handle(legacy.caller, call, dialect, &|| work.release()).await
             }
         }
     }
@@ -282,7 +293,7 @@ impl Endpoint {
                             request.answered(Some(message), (Outcome::Ok, None), 0);
                             continue;
                         }
-                        Ok(LegacyMessage::Call(call)) => (id, self.call(legacy, &call).await),
+                        Ok(LegacyMessage::Call(call)) => (id, self.call(legacy, &call, &request.work).await),
                         Err(fault) => (id, Err(fault.into())),
                     }
                 }

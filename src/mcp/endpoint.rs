@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use http::{Method, Response};
 use hyper::body::Incoming as IncomingBody;
-use tokio::sync::SemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::call_handler::CallHandler;
@@ -149,17 +148,21 @@ impl Endpoint {
         body: &[u8],
     ) -> Response<Body> {
         match Self::begin_work(request, admission) {
-            Ok(_working) => self.dispatch(request, caller, admission, body).await,
+            Ok(_working) => {
+                let response = self.dispatch(request, caller, admission, body).await;
+                request.work.release();
+                response
+            }
             Err(fault) => refuse_read(request, &fault, body),
         }
     }
 
     fn begin_work<'a>(
-        request: &McpRequest<'a>,
+        request: &McpRequest<'_>,
         admission: &'a Admission<'_>,
-    ) -> Result<(SemaphorePermit<'a>, WorkPermit<'a>), Fault> {
-        let permit = request.permits.try_acquire().map_err(|_| Fault::BUSY)?;
-        Ok((permit, admission.begin_work()?))
+    ) -> Result<WorkPermit<'a>, Fault> {
+        request.work.hold(request.permits.try_acquire().map_err(|_| Fault::BUSY)?);
+        admission.begin_work()
     }
 
     /// Refuses a caller that has exhausted its rate or quota before the body is read. Discovery is never refused.

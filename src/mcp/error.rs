@@ -29,6 +29,7 @@ pub(super) mod code {
     pub(in crate::mcp) const RATE_LIMITED: i32 = -31015;
     pub(in crate::mcp) const QUOTA_EXCEEDED: i32 = -31016;
     pub(in crate::mcp) const UNAVAILABLE: i32 = -31017;
+    pub(in crate::mcp) const SOURCE: i32 = -31018;
 }
 
 /// The codes of the faults that the eras answer differently.
@@ -64,6 +65,8 @@ pub enum Detail {
     Uri(ResourceUri),
     /// `missing`: the names of the missing arguments.
     Missing(Vec<String>),
+    /// `reason`: why a source of content failed, by its stable name.
+    Reason(&'static str),
     /// `requestId`, which the log entry of the fault has too.
     RequestId(String),
     /// `retryAfterMs` and `scope`: the delay before a retry, and the holder of the limit.
@@ -89,6 +92,7 @@ impl RpcError {
             Fault::MissingArguments(names) => Some(Detail::Missing(names.clone())),
             Fault::RateLimited { scope, retry_after, .. }
             | Fault::QuotaExceeded { scope, retry_after, .. } => Some(Detail::Limit(*retry_after, *scope)),
+            Fault::SourceFailed(reason) => Some(Detail::Reason(reason)),
             _ if code == code::INTERNAL => Some(Detail::RequestId(request_id.to_owned())),
             _ => None,
         };
@@ -102,6 +106,7 @@ impl RpcError {
             None => json!({"code": code}),
             Some(Detail::Uri(uri)) => json!({"code": code, "uri": uri.as_str()}),
             Some(Detail::Missing(names)) => json!({"code": code, "missing": names}),
+            Some(Detail::Reason(reason)) => json!({"code": code, "reason": reason}),
             Some(Detail::RequestId(id)) => json!({"code": code, "requestId": id}),
             Some(Detail::Limit(wait, scope)) => {
                 // Rounded up: a retry that is early by a moment is refused again.
@@ -148,6 +153,7 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
         Fault::Unavailable { .. } | Fault::StorageUnavailable => {
             (StatusCode::SERVICE_UNAVAILABLE, code::UNAVAILABLE)
         }
+        Fault::SourceTimeout | Fault::SourceFailed(_) => (StatusCode::OK, code::SOURCE),
         // The last five belong to the administration API: one of them here is a bug as well.
         Fault::Internal(_)
         | Fault::NotFound(_)

@@ -59,6 +59,7 @@ pub(super) fn bare(address: &str, annotations: Option<&str>) -> Resource {
         },
         labels: Labels::default(),
         parts: Vec::new(),
+        source: None,
         revision: Revision(1),
         last_modified: CHANGED,
     }
@@ -97,11 +98,12 @@ pub(super) fn contents() -> Contents {
         mime_type: Some("text/plain".to_owned()),
         parts,
         revision: Revision(1),
+        fresh_for: None,
     }
 }
 
 /// One text without a MIME type.
 pub(super) fn plain_contents(text: &'static [u8]) -> Contents {
     let parts = vec![content(None, None, PartKind::Text, text)];
-    Contents { uri: uri("a:b"), mime_type: None, parts, revision: Revision(1) }
+    Contents { uri: uri("a:b"), mime_type: None, parts, revision: Revision(1), fresh_for: None }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::request::Parts;
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::era::McpHeaders;
 use super::tools;
@@ -44,6 +45,8 @@ pub struct McpRequest<'a> {
     pub memo: &'a AccessMemo,
     /// Permits of the requests that are worked on.
     pub permits: &'a Semaphore,
+    /// The permit of this one.
+    pub(super) work: WorkPlace<'a>,
     /// Reads the bodies of refused requests.
     pub refusals: &'a Refusals,
     /// Whether the body is still awaited.
@@ -53,6 +56,22 @@ pub struct McpRequest<'a> {
 impl AsMut<RequestContext> for McpRequest<'_> {
     fn as_mut(&mut self) -> &mut RequestContext {
         &mut self.context
+    }
+}
+
+/// The permit of a request that is worked on, which all requests share. It is released while the request waits for a source.
+#[derive(Debug, Default)]
+pub(super) struct WorkPlace<'a>(Mutex<Option<SemaphorePermit<'a>>>);
+
+impl<'a> WorkPlace<'a> {
+    /// Holds a permit.
+    pub(super) fn hold(&self, permit: SemaphorePermit<'a>) {
+        *self.0.lock() = Some(permit);
+    }
+
+    /// Releases it, if it is held.
+    pub(super) fn release(&self) {
+        drop(self.0.lock().take());
     }
 }
 
@@ -69,7 +88,18 @@ impl<'a> McpRequest<'a> {
         let mut context = RequestContext::new(id, client, method, &parts.headers, counted);
         context.event.slug = Some(named(agent));
         let headers = McpHeaders::read(&parts.headers);
-        Self { context, agent, parts, headers, admitted: Ok(()), memo, permits, refusals, awaits_body: false }
+        Self {
+            context,
+            agent,
+            parts,
+            headers,
+            admitted: Ok(()),
+            memo,
+            permits,
+            work: WorkPlace::default(),
+            refusals,
+            awaits_body: false,
+        }
     }
 
     /// The request's id as text.

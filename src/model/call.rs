@@ -1,6 +1,7 @@
 //! The parameters and results of calls that both eras have, independent of their encoding.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
@@ -81,6 +82,8 @@ pub struct Contents {
     pub parts: Vec<Content>,
     /// The revision that last changed the definition: the resource or the template.
     pub revision: Revision,
+    /// For how long they may be answered from now on, if they come from a source.
+    pub fresh_for: Option<Duration>,
 }
 
 impl Contents {

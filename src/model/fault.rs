@@ -127,6 +127,12 @@ pub enum Fault {
     /// The database is unavailable, and the answer is not in memory.
     #[error("the database cannot be reached; try again")]
     StorageUnavailable,
+    /// A source of content did not answer in time.
+    #[error("the source of this content did not answer in time; try again")]
+    SourceTimeout,
+    /// A source of content failed, for this reason by its stable name.
+    #[error("the source of this content failed: {0}")]
+    SourceFailed(&'static str),
     /// A bug. The details are logged with the request's id, and not sent.
     #[error("internal error")]
     Internal(String),
@@ -270,6 +276,8 @@ impl Fault {
             Self::QuotaExceeded { .. } => Outcome::QuotaExceeded,
             Self::Unavailable { .. } => Outcome::Unavailable,
             Self::StorageUnavailable => Outcome::StorageUnavailable,
+            Self::SourceTimeout => Outcome::SourceTimeout,
+            Self::SourceFailed(_) => Outcome::SourceFailed,
             Self::Internal(_) => Outcome::Internal,
             Self::NotFound(_) => Outcome::NotFound,
             Self::AlreadyExists(_) => Outcome::AlreadyExists,

@@ -23,6 +23,7 @@ pub mod label;
 pub mod limits;
 pub mod message;
 pub mod method;
+pub mod place;
 pub mod precondition;
 pub mod prompt;
 pub mod resource;

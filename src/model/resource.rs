@@ -1,5 +1,7 @@
 //! Resources: their definitions, as listed by MCP, and the parts of their content.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -14,7 +16,11 @@ use super::fault::Fault;
 use super::ids::ResourceUri;
 use super::json::raw_text;
 use super::label::Labels;
+use super::place::SourcePlace;
 use super::scope::{ChangeKind, Revision};
+
+/// The MIME type of a directory.
+pub const DIRECTORY: &str = "inode/directory";
 
 /// How a part is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,8 +228,10 @@ pub struct Resource {
     pub definition: Definition,
     /// Labels of which a caller must have one to see it.
     pub labels: Labels,
-    /// Parts of its content, in order.
+    /// Parts of its content, in order; none if it is elsewhere.
     pub parts: Vec<Part>,
+    /// Where its content is, unless it is registered.
+    pub source: Option<Arc<SourcePlace>>,
     /// The revision of the agent's scope that last changed it.
     pub revision: Revision,
     /// When it last changed.
@@ -254,8 +262,10 @@ pub struct NewResource {
     pub definition: Definition,
     /// Labels of which a caller must have one to see it.
     pub labels: Labels,
-    /// Parts of its content.
+    /// Parts of its content; none if it is elsewhere.
     pub parts: Vec<NewPart>,
+    /// Where its content is, unless it is registered.
+    pub source: Option<Arc<SourcePlace>>,
 }
 
 impl DefinitionKind for Resource {
@@ -299,6 +309,7 @@ impl DefinitionKind for Resource {
             + allocated(self.parts.capacity() * size_of::<Part>())
             + texts(self.parts.iter().filter_map(|part| part.mime_type.as_deref()))
             + texts(self.parts.iter().filter_map(|part| raw_text(part.meta.as_deref())))
+            + self.source.as_ref().map_or(0, |source| source.memory())
             + uris.map(|uri| behind_arc(uri.as_str().len())).sum::<usize>()
     }
 
@@ -316,7 +327,8 @@ impl DefinitionKind for Resource {
     }
 
     fn difference(&self, new: &NewResource) -> Option<Difference> {
-        let contents = !self.parts.iter().eq(new.parts.iter().map(|new| &new.part));
+        let parts = self.parts.iter().eq(new.parts.iter().map(|new| &new.part));
+        let contents = !parts || self.source != new.source;
         let change = if self.definition == new.definition && self.labels == new.labels {
             contents.then_some(ChangeKind::ResourceContents)
         } else {
@@ -328,13 +340,14 @@ impl DefinitionKind for Resource {
 
 impl Fingerprint for Resource {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.uri, &self.definition, self.parts.iter(), &self.labels)
+        fingerprint(&self.uri, &self.definition, self.parts.iter(), (&self.labels, self.source.as_deref()))
     }
 }
 
 impl Fingerprint for NewResource {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.uri, &self.definition, self.parts.iter().map(|new| &new.part), &self.labels)
+        let parts = self.parts.iter().map(|new| &new.part);
+        fingerprint(&self.uri, &self.definition, parts, (&self.labels, self.source.as_deref()))
     }
 }
 
@@ -342,7 +355,7 @@ fn fingerprint<'a>(
     uri: &ResourceUri,
     definition: &Definition,
     parts: impl Iterator<Item = &'a Part>,
-    labels: &Labels,
+    (labels, source): (&Labels, Option<&SourcePlace>),
 ) -> Digest {
     let known = Parts::default().part(uri.as_str()).json(definition);
     let add = |known: Parts, part: &Part| {
@@ -353,7 +366,8 @@ fn fingerprint<'a>(
             .part(part.hash.0)
             .unless_default(&part.meta.as_deref().map(RawValue::get))
     };
-    parts.fold(known, add).unless_default(labels).digest()
+    let source = source.map(SourcePlace::text);
+    parts.fold(known, add).unless_default(labels).unless_default(&source).digest()
 }
 
 #[cfg(test)]

@@ -165,6 +165,7 @@ impl Skill {
                 definition,
                 labels: labels.clone(),
                 parts: vec![Part { mime_type: None, ..part.clone() }],
+                source: None,
                 revision,
                 last_modified,
             };

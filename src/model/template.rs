@@ -1,6 +1,7 @@
 //! Resource templates: a body that is rendered for every URI that matches a URI template.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use uri_template::UriTemplate;
@@ -12,11 +13,22 @@ use super::content::{ContentHash, NewContent};
 use super::definition::{DefinitionKind, Difference};
 use super::fault::Fault;
 use super::label::Labels;
+use super::place::SourcePlace;
 use super::resource::Definition;
 use super::scope::{ChangeKind, Revision};
 
 /// Completion values of variables or arguments, by name.
 pub type Completions = BTreeMap<String, Vec<String>>;
+
+/// The body of templates whose content is elsewhere. A gateway of an earlier release renders it, and one that it replaces
+/// is not taken for one that has a source.
+pub const PLACEHOLDER: &str =
+    "This content comes from a connection, which this release of the gateway cannot read.";
+
+/// The stored body of a template whose content is elsewhere.
+pub fn placeholder() -> NewContent {
+    NewContent::new(Bytes::from_static(PLACEHOLDER.as_bytes()))
+}
 
 /// A registered resource template.
 #[derive(Debug, Clone)]
@@ -29,8 +41,10 @@ pub struct ResourceTemplate {
     pub labels: Labels,
     /// Completion values of its variables.
     pub completions: Completions,
-    /// Hash of the body that is rendered.
+    /// Hash of the body that is rendered; of [`PLACEHOLDER`] if the content is elsewhere.
     pub body: ContentHash,
+    /// Where the content is, unless a body is rendered.
+    pub source: Option<Arc<SourcePlace>>,
     /// The revision of the agent's scope that last changed it.
     pub revision: Revision,
 }
@@ -46,8 +60,10 @@ pub struct NewTemplate {
     pub labels: Labels,
     /// Completion values of its variables.
     pub completions: Completions,
-    /// The body, rendered with the values of the variables, in UTF-8.
+    /// The body, rendered with the values of the variables, in UTF-8; [`placeholder`] if the content is elsewhere.
     pub body: NewContent,
+    /// Where the content is, unless a body is rendered.
+    pub source: Option<Arc<SourcePlace>>,
 }
 
 /// About the memory of a parsed URI template: its text, the literals in it, and what it says of each variable.
@@ -102,6 +118,7 @@ impl DefinitionKind for ResourceTemplate {
             + self.definition.heap()
             + self.labels.heap()
             + completions.sum::<usize>()
+            + self.source.as_ref().map_or(0, |source| source.memory())
     }
 
     fn revision(&self) -> Revision {
@@ -120,7 +137,7 @@ impl DefinitionKind for ResourceTemplate {
         let contents = self.body != new.body.hash;
         let change = if self.definition != new.definition || self.labels != new.labels {
             Some(ChangeKind::TemplateDefined)
-        } else if contents {
+        } else if contents || self.source != new.source {
             Some(ChangeKind::TemplateBody)
         } else {
             (self.completions != new.completions).then_some(ChangeKind::TemplateCompletions)
@@ -131,13 +148,15 @@ impl DefinitionKind for ResourceTemplate {
 
 impl Fingerprint for ResourceTemplate {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body, &self.labels)
+        let more = (&self.labels, self.source.as_deref());
+        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body, more)
     }
 }
 
 impl Fingerprint for NewTemplate {
     fn fingerprint(&self) -> Digest {
-        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body.hash, &self.labels)
+        let more = (&self.labels, self.source.as_deref());
+        fingerprint(&self.uri_template, &self.definition, &self.completions, self.body.hash, more)
     }
 }
 
@@ -146,8 +165,8 @@ fn fingerprint(
     definition: &Definition,
     completions: &Completions,
     body: ContentHash,
-    labels: &Labels,
+    (labels, source): (&Labels, Option<&SourcePlace>),
 ) -> Digest {
     let known = Parts::default().part(uri_template.as_str()).json(definition).json(completions).part(body.0);
-    known.unless_default(labels).digest()
+    known.unless_default(labels).unless_default(&source.map(SourcePlace::text)).digest()
 }

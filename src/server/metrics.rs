@@ -118,6 +118,7 @@ impl Metrics {
         self.feed(&mut text);
         self.caches(&mut text);
         self.look_ups(&mut text);
+        self.fetches(&mut text);
         self.connections(&mut text);
         self.audit(&mut text);
         text.finish()
@@ -248,6 +249,23 @@ impl Metrics {
         let mut family = text.family("waggle_database_connections", Kind::Gauge, help);
         family.sample("", &[("state", "in_use")], in_use);
         family.sample("", &[("state", "idle")], idle);
+    }
+
+    fn fetches(&self, text: &mut Exposition) {
+        let stats = self.services.catalog.fetcher().stats();
+        let help =
+            "Reads of content from connections, by where it was: in memory, fresh or stale, or fetched.";
+        let mut family = text.family("waggle_source_reads_total", Kind::Counter, help);
+        for (from, count) in stats.reads {
+            family.sample("", &[("from", from)], count);
+        }
+        let help = "Fetches of content from connections, by outcome.";
+        let mut family = text.family("waggle_source_fetches_total", Kind::Counter, help);
+        for (outcome, count) in stats.fetches {
+            family.sample("", &[("outcome", outcome)], count);
+        }
+        let help = "Fetches of content from connections in progress.";
+        text.gauge("waggle_source_fetches", help, stats.in_flight);
     }
 
     fn audit(&self, text: &mut Exposition) {

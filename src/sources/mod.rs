@@ -1,15 +1,20 @@
 //! Content from outside: connections to it, their secrets, and how they are kept in memory.
 //!
 //! [`Connections`] writes connections and hands out a [`Connection`] with its source by its UUID. They are one scope:
-//! a change of one acts at once on every replica, by the cache rule ([`crate::cache`]).
+//! a change of one acts at once on every replica, by the cache rule ([`crate::cache`]). [`Fetcher`] fetches content from
+//! them, within their limits, at most once at a time, and keeps it for as long as the definition allows.
 
+mod circuit;
 mod connections;
+mod fetcher;
+mod gate;
 mod health;
 mod memory;
 pub mod secrets;
 mod writes;
 
 pub use connections::Connections;
+pub use fetcher::{FetchStats, Fetcher, Missed, Outside, Wanted};
 pub use health::{FailedFetch, Health, State, reason};
 pub use memory::{Connection, ConnectionMemory};
 pub use writes::{ConnectionChange, NewConnection, SecretChanges, TenantNames};

@@ -59,13 +59,13 @@ macro_rules! agent_rows {
              from heads h join agents a on a.uid = h.scope \
              where h.scope = $2 and a.tenant = $1 and a.deleted_at is null" + $changes
             + " union all select 2, d.uri, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
-             d.meta, nullif(d.labels, '{}'), null, null, null, null, d.revision, null, d.last_modified \
-             from resources d where " + $resources
+             d.meta, nullif(d.labels, '{}'), case d.source when 'connection' then d.connection::text || ' ' || d.place end, null, null, null, \
+             d.revision, null, d.last_modified from resources d where " + $resources
             + " union all select 3, d.uri, d.part_uri, null, null, d.mime_type, null, null, \
              d.meta, null, null, d.kind, d.hash, d.ordinal, d.size, null, null \
              from resource_contents d where " + $parts
             + " union all select 4, d.uri_template, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
-             d.meta, nullif(d.labels, '{}'), d.completions, null, d.body, null, d.revision, null, null \
+             d.meta, nullif(d.labels, '{}'), d.completions, d.connection::text || ' ' || d.place, d.body, null, d.revision, null, null \
              from templates d where " + $templates
             + " union all select 5, d.name, null, d.title, d.description, null, null, d.icons, \
              d.meta, nullif(d.labels, '{}'), d.arguments, null, d.messages, null, d.revision, null, null \

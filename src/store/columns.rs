@@ -1,11 +1,15 @@
 //! Columns shared by several kinds of definitions.
 
+use std::sync::Arc;
+
 use serde_json::value::RawValue;
 
 use super::StoreError;
 use crate::model::content::ContentHash;
+use crate::model::ids::ConnectionId;
 use crate::model::json::raw_text;
 use crate::model::label::{Label, Labels};
+use crate::model::place::{SourcePlace, SourceText};
 use crate::model::resource::Definition;
 
 pub(super) fn hash(bytes: Vec<u8>) -> Result<ContentHash, StoreError> {
@@ -26,6 +30,38 @@ pub(super) fn labels(stored: Option<&[String]>) -> Result<Labels, StoreError> {
 /// Labels as one text, since an array of arrays cannot be unnested by rows. No label has a space.
 pub(super) fn joined(labels: &Labels) -> String {
     labels.iter().map(Label::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// Parses the stored place of content, after the UUID of its connection; `None` if the content is registered.
+pub(super) fn place(stored: Option<&str>) -> Result<Option<Arc<SourcePlace>>, StoreError> {
+    let parse = |stored: &str| {
+        let (uid, json) = stored.split_once(' ')?;
+        let place = SourcePlace::new(serde_json::from_str(json).ok()?).ok()?;
+        Some(Arc::new(place.stored(ConnectionId(uid.parse().ok()?))))
+    };
+    stored.map(|stored| parse(stored).ok_or(StoreError::Unreadable("source"))).transpose()
+}
+
+fn json(text: &SourceText) -> Result<String, StoreError> {
+    serde_json::to_string(text).map_err(|_| StoreError::Unreadable("source"))
+}
+
+/// Places of content as one array per column: as JSON, and the ids of their connections.
+#[derive(Debug, Default)]
+pub(super) struct Places<'p> {
+    pub(super) texts: Vec<Option<String>>,
+    pub(super) connections: Vec<Option<&'p str>>,
+}
+
+impl<'p> Places<'p> {
+    pub(super) fn of(places: impl Iterator<Item = Option<&'p Arc<SourcePlace>>>) -> Result<Self, StoreError> {
+        let mut columns = Self::default();
+        for place in places {
+            columns.texts.push(place.map(|place| json(place.text())).transpose()?);
+            columns.connections.push(place.map(|place| place.connection().as_str()));
+        }
+        Ok(columns)
+    }
 }
 
 /// Definitions as one array per column.

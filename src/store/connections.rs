@@ -284,6 +284,17 @@ impl Write {
 
     /// Deletes a connection with its secrets, unless definitions refer to it; returns whether it is deleted.
     pub async fn delete_connection(&mut self, uid: ConnectionId) -> Result<bool, StoreError> {
+        // Definitions of deleted agents are purged later, and read no more.
+        sqlx::query!(
+            "with gone as (select tenant, uid from agents where deleted_at is not null),
+            resources as (
+                delete from resources d using gone where d.connection = $1 and (d.tenant, d.agent) = (gone.tenant, gone.uid)
+            )
+            delete from templates d using gone where d.connection = $1 and (d.tenant, d.agent) = (gone.tenant, gone.uid)",
+            uid.0
+        )
+        .execute(self.connection())
+        .await?;
         let deleted = sqlx::query!("delete from connections where uid = $1", uid.0)
             .execute(self.connection())
             .await

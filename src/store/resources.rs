@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::StoreError;
-use super::columns::{Columns, hash, joined, labels, raw, size};
+use super::columns::{Columns, Places, hash, joined, labels, place, raw, size};
 use super::definitions::{Batch, NewRow, RemovalBatch, Table, delete, select, sorted, upsert};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::{Log, Write, logged};
@@ -23,6 +23,7 @@ struct Row {
     icons: Option<String>,
     meta: Option<String>,
     labels: Option<Vec<String>>,
+    place: Option<String>,
     revision: i64,
     last_modified: OffsetDateTime,
 }
@@ -42,7 +43,9 @@ impl TryFrom<TaggedRow> for Resource {
     type Error = StoreError;
 
     fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
-        let TaggedRow { title, description, mime_type, annotations, icons, meta, labels, .. } = row;
+        let TaggedRow {
+            title, description, mime_type, annotations, icons, meta, labels, json: place, ..
+        } = row;
         let (uri, name) = (set(row.key)?, set(row.name)?);
         let (revision, last_modified) = (set(row.number)?, set(row.last_modified)?);
         Row {
@@ -55,6 +58,7 @@ impl TryFrom<TaggedRow> for Resource {
             icons,
             meta,
             labels,
+            place,
             revision,
             last_modified,
         }
@@ -100,6 +104,7 @@ impl TryFrom<Row> for Resource {
             },
             labels: labels(row.labels.as_deref())?,
             parts: Vec::new(),
+            source: place(row.place.as_deref())?,
             revision: Revision(row.revision),
             last_modified: row.last_modified,
         })
@@ -150,8 +155,8 @@ impl Table for Resource {
             Row,
             (&mut *connection, agent, only),
             "select uri, name, title, description, mime_type, annotations, icons, meta, \
-             nullif(labels, '{}') as labels, revision, last_modified \
-             from resources",
+             nullif(labels, '{}') as labels, case source when 'connection' then connection::text || ' ' || place end as place, revision, \
+             last_modified from resources",
             "(tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         if only.is_some() && rows.is_empty() {
@@ -206,6 +211,7 @@ impl Table for Resource {
         let uris: Vec<_> = batch.rows.iter().map(|row| row.new.uri.as_str()).collect();
         let columns: Columns<'_> = batch.rows.iter().map(|row| &row.new.definition).collect();
         let labels: Vec<_> = batch.rows.iter().map(|row| joined(&row.new.labels)).collect();
+        let places = Places::of(batch.rows.iter().map(|row| row.new.source.as_ref()))?;
         let Parts { uris: part_of, ordinals, part_uris, mime_types, kinds, hashes, sizes, metas } =
             batch.rows.iter().filter(|row| row.renewed.is_some()).flat_map(|row| numbered(row.new)).collect();
         let (lost_of, lost): (Vec<_>, Vec<_>) = batch.rows.iter().flat_map(lost_parts).unzip();
@@ -214,15 +220,17 @@ impl Table for Resource {
             "put as (
                 insert into resources
                 (tenant, agent, labels, uri, name, title, description, mime_type, annotations, icons, meta, source,
-                revision, last_modified)
+                place, connection, revision, last_modified)
                 select $10, $11, string_to_array(labels, ' '), uri, name, title, description, mime_type, annotations,
-                icons, meta, 'inline', $35, $15 from unnest($16::text[], $17::text[], $18::text[], $19::text[],
-                $20::text[], $21::text[], $22::text[], $23::text[], $24::text[]) as new (uri, name, title,
-                description, mime_type, annotations, icons, meta, labels)
+                icons, meta, case when place is null then 'inline' else 'connection' end, place, c.uid, $35, $15
+                from unnest($16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[],
+                $22::text[], $23::text[], $24::text[], $36::text[], $37::text[]) as new (uri, name, title,
+                description, mime_type, annotations, icons, meta, labels, place, slug)
+                left join connections c on c.slug = new.slug
                 on conflict (tenant, agent, uri) do update set
                 name = excluded.name, title = excluded.title, description = excluded.description,
                 mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons,
-                meta = excluded.meta, labels = excluded.labels, source = excluded.source,
+                meta = excluded.meta, labels = excluded.labels, source = excluded.source, place = excluded.place, connection = excluded.connection,
                 revision = excluded.revision, last_modified = excluded.last_modified
             ),
             lost as (
@@ -259,6 +267,8 @@ impl Table for Resource {
             &lost_of as &[&str],
             &lost,
             batch.revision.0,
+            &places.texts as &[Option<String>],
+            &places.connections as &[Option<&str>],
         )
     }
 

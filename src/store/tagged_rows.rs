@@ -48,6 +48,7 @@ pub(super) struct TaggedRow {
     pub(super) labels: Option<Vec<String>>,
     /// Members that are stored as one JSON text.
     pub(super) json: Option<String>,
+    /// The kind of a change or content, or the place of a template's content.
     pub(super) kind: Option<String>,
     pub(super) hash: Option<Vec<u8>>,
     pub(super) ordinal: Option<i32>,

@@ -4,14 +4,14 @@ use sqlx::PgConnection;
 use uri_template::UriTemplate;
 
 use super::StoreError;
-use super::columns::{Columns, hash, joined, labels, raw, size};
+use super::columns::{Columns, Places, hash, joined, labels, place, raw, size};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::{Log, Write, logged};
 use crate::model::ids::AgentRef;
 use crate::model::resource::Definition;
 use crate::model::scope::Revision;
-use crate::model::template::{NewTemplate, ResourceTemplate};
+use crate::model::template::{NewTemplate, ResourceTemplate, placeholder};
 
 struct Row {
     uri_template: String,
@@ -25,6 +25,7 @@ struct Row {
     labels: Option<Vec<String>>,
     completions: String,
     body: Vec<u8>,
+    place: Option<String>,
     revision: i64,
 }
 
@@ -44,6 +45,7 @@ impl TryFrom<TaggedRow> for ResourceTemplate {
             labels: row.labels,
             completions: set(row.json)?,
             body: set(row.hash)?,
+            place: row.kind,
             revision: set(row.number)?,
         }
         .try_into()
@@ -61,6 +63,7 @@ impl TryFrom<Row> for ResourceTemplate {
         let uri_template = parsed(&row.uri_template)?;
         let completions =
             serde_json::from_str(&row.completions).map_err(|_| StoreError::Unreadable("completions"))?;
+        let body = hash(row.body)?;
         Ok(Self {
             uri_template,
             definition: Definition {
@@ -74,7 +77,12 @@ impl TryFrom<Row> for ResourceTemplate {
             },
             labels: labels(row.labels.as_deref())?,
             completions,
-            body: hash(row.body)?,
+            body,
+            // Without the placeholder, a gateway of an earlier release has replaced the template.
+            source: match row.place {
+                Some(json) if body == placeholder().hash => place(Some(&json))?,
+                _ => None,
+            },
             revision: Revision(row.revision),
         })
     }
@@ -93,7 +101,7 @@ impl Table for ResourceTemplate {
             Row,
             (connection, agent, only),
             "select uri_template, name, title, description, mime_type, annotations, icons, meta, \
-             nullif(labels, '{}') as labels, completions, body, revision \
+             nullif(labels, '{}') as labels, completions, body, connection::text || ' ' || place as place, revision \
              from templates",
             "(tenant, agent, uri_template) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
@@ -140,22 +148,25 @@ impl Table for ResourceTemplate {
         let labels: Vec<_> = batch.rows.iter().map(|row| joined(&row.new.labels)).collect();
         let completions: Vec<_> = batch.rows.iter().map(|row| row.json.as_str()).collect();
         let bodies: Vec<_> = batch.rows.iter().map(|row| &row.new.body.hash.0[..]).collect();
+        let places = Places::of(batch.rows.iter().map(|row| row.new.source.as_ref()))?;
         upsert!(
             (connection, batch, log),
             "put as (
                 insert into templates
                 (tenant, agent, labels, uri_template, name, title, description, mime_type, annotations, icons, meta,
-                completions, body, revision)
+                completions, body, place, connection, revision)
                 select $10, $11, string_to_array(labels, ' '), uri_template, name, title, description, mime_type,
-                annotations, icons, meta, completions, body, $27 from unnest($16::text[], $17::text[], $18::text[],
-                $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[], $25::bytea[],
-                $26::text[]) as new (uri_template, name, title, description, mime_type, annotations, icons, meta,
-                completions, body, labels)
+                annotations, icons, meta, completions, body, place, c.uid, $27 from unnest($16::text[], $17::text[],
+                $18::text[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[],
+                $25::bytea[], $26::text[], $28::text[], $29::text[]) as new (uri_template, name, title, description,
+                mime_type, annotations, icons, meta, completions, body, labels, place, slug)
+                left join connections c on c.slug = new.slug
                 on conflict (tenant, agent, uri_template) do update set
                 name = excluded.name, title = excluded.title, description = excluded.description,
                 mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons,
                 meta = excluded.meta, labels = excluded.labels, completions = excluded.completions,
-                body = excluded.body, revision = excluded.revision
+                body = excluded.body, place = excluded.place, connection = excluded.connection,
+                revision = excluded.revision
             )",
             &texts as &[&str],
             &columns.names as &[&str],
@@ -169,6 +180,8 @@ impl Table for ResourceTemplate {
             &bodies as &[&[u8]],
             &labels,
             batch.revision.0,
+            &places.texts as &[Option<String>],
+            &places.connections as &[Option<&str>],
         )
     }
 

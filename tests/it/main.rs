@@ -38,6 +38,7 @@ mod search;
 mod sessions;
 mod skew;
 mod skills;
+mod sourced;
 mod staleness;
 mod streams;
 mod support;

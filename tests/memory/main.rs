@@ -85,6 +85,7 @@ fn resource(number: usize) -> Resource {
         },
         labels: Labels::default(),
         parts: vec![part],
+        source: None,
         revision: Revision(1),
         last_modified: OffsetDateTime::UNIX_EPOCH,
     }

@@ -1,5 +1,7 @@
 //! Validation of members that several kinds of definitions share.
 
+use std::sync::Arc;
+
 use base64::prelude::BASE64_STANDARD;
 use base64::{DecodeError, Engine};
 use serde::Deserialize;
@@ -11,6 +13,7 @@ use utoipa::ToSchema;
 
 use crate::model::fault::Fault;
 use crate::model::json;
+use crate::model::place::{SourcePlace, SourceText};
 use crate::model::resource::{Definition, parse_mime};
 
 /// Bytes of `annotations`, `icons`, `_meta` and `completions`, each.
@@ -144,6 +147,26 @@ pub(crate) fn icons(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<B
 /// `_meta`, as sent.
 pub(crate) fn meta(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Fault> {
     raw(field, sent, check_meta)
+}
+
+/// Where the content of a definition is, if that is not in the definition.
+pub(crate) fn source(sent: Option<Box<RawValue>>) -> Result<Option<Arc<SourcePlace>>, Fault> {
+    let Some(raw) = sent.filter(|raw| raw.get() != "null") else { return Ok(None) };
+    let value =
+        json::check(&raw, MOST_RAW).map_err(|error| Fault::invalid_params(format!("source {error}")))?;
+    let read = serde_path_to_error::deserialize::<_, json::Object<SourceText>>(value);
+    let json::Object(text) = read.map_err(|found| {
+        let path = found.path().to_string();
+        let error = found.into_inner().to_string();
+        // The message about an unknown member has its name, with which the path ends.
+        let path = if error.starts_with("unknown field") || path == "." {
+            String::new()
+        } else {
+            format!(".{path}")
+        };
+        Fault::invalid_params(format!("source{path}: {error}"))
+    })?;
+    SourcePlace::new(text).map(Arc::new).map(Some)
 }
 
 fn raw(

@@ -263,6 +263,7 @@ mod tests {
             },
             labels: labels(texts),
             parts: Vec::new(),
+            source: None,
             revision: Revision(1),
             last_modified: OffsetDateTime::UNIX_EPOCH,
         }

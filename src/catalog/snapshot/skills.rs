@@ -8,11 +8,9 @@ use ::skill::SKILL_MD;
 use super::view::View;
 use crate::model::call::Page;
 use crate::model::ids::ResourceUri;
-use crate::model::resource::{Definition, Resource};
+use crate::model::resource::{DIRECTORY, Definition, Resource};
 use crate::model::skill::{SKILL_URIS, Skill};
 
-/// The MIME type of a directory.
-const DIRECTORY: &str = "inode/directory";
 /// The size of a page of skills, above which no further one is added to it.
 const PAGE_BYTES: usize = 512 << 10;
 /// The size of a file in a list of skills without its URI.
@@ -160,6 +158,7 @@ fn directory(uri: &str, skill_md: &Resource) -> Option<Resource> {
         definition,
         labels: skill_md.labels.clone(),
         parts: Vec::new(),
+        source: None,
         revision: skill_md.revision,
         last_modified: skill_md.last_modified,
     })

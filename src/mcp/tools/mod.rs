@@ -94,6 +94,8 @@ fn is_shown(tool: &Tool, fault: &Fault) -> bool {
             Fault::InvalidParams(_)
                 | Fault::MissingArguments(_)
                 | Fault::ResourceNotFound(_)
+                | Fault::SourceTimeout
+                | Fault::SourceFailed(_)
                 | Fault::ResultTooLarge { .. }
         )
 }

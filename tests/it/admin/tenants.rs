@@ -87,7 +87,7 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
     let of_agents =
         "one of `id`, `tenant`, `name`, `title`, `instructions`, `access`, `tools`, `enabled`, `limits`";
     let of_resources = "one of `uri`, `name`, `title`, `description`, `mimeType`, `annotations`, `icons`, `_meta`, \
-                        `labels`, `contents`";
+                        `labels`, `contents`, `source`";
     for (call, body, expected) in [
         (
             ("POST", "/tenants"),

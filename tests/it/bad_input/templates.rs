@@ -70,7 +70,7 @@ async fn invalid_templates_are_refused() {
         (
             r#"{"name":"n","template":"","contents":[]}"#,
             "unknown field `contents`, expected one of `uriTemplate`, `name`, `title`, `description`, `mimeType`, \
-             `annotations`, `icons`, `_meta`, `labels`, `completions`, `template` at line 1 column 36",
+             `annotations`, `icons`, `_meta`, `labels`, `completions`, `template`, `source` at line 1 column 36",
         ),
         (
             r#"{"name":"n","template":["a"]}"#,

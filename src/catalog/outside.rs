@@ -1,0 +1,148 @@
+//! Reads of content that comes from a connection.
+
+use bytes::Bytes;
+use content_source::Location;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::Catalog;
+use super::read::BeforeWait;
+use super::snapshot::view::Answering;
+use crate::identity::grant::Caller;
+use crate::model::call::{Content, Contents};
+use crate::model::fault::Fault;
+use crate::model::ids::{ResourceUri, TenantId};
+use crate::model::place::{SourcePlace, unknown_connection};
+use crate::model::resource::{Definition, PartKind, parse_mime};
+use crate::model::scope::Revision;
+use crate::sources::{Missed, Outside, Wanted};
+
+/// What is percent-encoded in a segment of a URI.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Formats that are recognized by their first bytes.
+const SIGNATURES: [(&[u8], &str); 8] = [
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"PK\x03\x04", "application/zip"),
+    (b"\x1f\x8b", "application/gzip"),
+    (b"ID3", "audio/mpeg"),
+];
+
+/// The definition whose content comes from a connection.
+#[derive(Debug)]
+pub(super) struct Sourced<'a> {
+    definition: &'a Definition,
+    revision: Revision,
+    source: &'a SourcePlace,
+    /// The values of the variables of a template.
+    values: &'a [(String, String)],
+}
+
+impl Answering {
+    /// Whether the content comes from a connection.
+    pub fn is_sourced(&self) -> bool {
+        self.sourced().is_some()
+    }
+
+    pub(super) fn sourced(&self) -> Option<Sourced<'_>> {
+        match self {
+            Self::Registered(resource) => {
+                let (definition, revision) = (&resource.definition, resource.revision);
+                let source = resource.source.as_deref()?;
+                Some(Sourced { definition, revision, source, values: &[] })
+            }
+            Self::Rendered(found) => {
+                let template = &found.template;
+                let (definition, revision) = (&template.definition, template.revision);
+                let source = template.source.as_deref()?;
+                Some(Sourced { definition, revision, source, values: &found.values })
+            }
+        }
+    }
+}
+
+impl Catalog {
+    /// Checks that a tenant may use the connection of a place, and that it has such places.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`].
+    pub(super) async fn check_source(&self, tenant: TenantId, source: &SourcePlace) -> Result<(), Fault> {
+        let id = source.connection();
+        let named = self.fetcher.connections().named(tenant, &[id.to_string()]).await;
+        let named = named.map_err(|fault| fault.within("source.connection"))?;
+        let address = named.get(id).ok_or_else(|| unknown_connection(id.as_str()))?;
+        let checked = source.place().check_kind(address.kind);
+        checked.map_err(|error| Fault::invalid_params(format!("source.{error}")))
+    }
+
+    /// The contents of a URI from a connection.
+    ///
+    /// # Errors
+    /// [`Fault::ResourceNotFound`] if the source has no such content; [`Fault::SourceTimeout`], [`Fault::SourceFailed`].
+    pub(super) async fn outside(
+        &self,
+        caller: &Caller,
+        uri: &ResourceUri,
+        sourced: &Sourced<'_>,
+        before_wait: BeforeWait<'_>,
+    ) -> Result<Contents, Fault> {
+        let not_found = || Fault::ResourceNotFound(uri.clone());
+        let Sourced { definition, revision, source, values } = sourced;
+        let location = source.locate(values).ok_or_else(not_found)?;
+        let named = file_name(&location).to_owned();
+        let wanted = Wanted {
+            payer: caller.payer(),
+            tenant: caller.tenant,
+            agent: caller.agent,
+            revision: *revision,
+            connection: source.uid().ok_or_else(not_found)?,
+            location,
+            ttl: source.ttl(),
+            stale: source.stale(),
+        };
+        let read = self.fetcher.read(wanted, before_wait).await;
+        let Outside { contents, is_directory, left } = read.map_err(|missed| match missed {
+            Missed::NotFound => not_found(),
+            Missed::Fault(fault) => fault,
+        })?;
+        let part = |content: &content_source::Content| {
+            let own = definition.mime_type.as_deref().filter(|_| !is_directory);
+            let stated =
+                own.or_else(|| content.mime_type.as_deref().filter(|mime| parse_mime(mime).is_some()));
+            let name = content.name.as_deref().unwrap_or(&named);
+            let mime_type = stated.map_or_else(|| guessed(name, &content.bytes), str::to_owned);
+            let kind = PartKind::of(Some(&mime_type), &content.bytes);
+            let uri = content.name.as_deref().map(|name| below(uri, name)).transpose()?;
+            let bytes = content.bytes.clone();
+            Ok::<_, Fault>(Content { uri, mime_type: Some(mime_type), kind, bytes, meta: None })
+        };
+        let parts = contents.iter().map(part).collect::<Result<_, _>>()?;
+        let mime_type = definition.mime_type.clone();
+        Ok(Contents { uri: uri.clone(), mime_type, parts, revision: *revision, fresh_for: Some(left) })
+    }
+}
+
+/// The last segment of a path.
+fn file_name(location: &Location) -> &str {
+    match location {
+        Location::Path { path, .. } => path.segments.last().map_or("", |segment| segment.as_str()),
+        Location::Statement { .. } => "",
+    }
+}
+
+/// The URI of a file in a directory.
+fn below(directory: &ResourceUri, name: &str) -> Result<ResourceUri, Fault> {
+    let base = directory.as_str().strip_suffix('/').unwrap_or(directory.as_str());
+    let uri = format!("{base}/{}", utf8_percent_encode(name, SEGMENT));
+    ResourceUri::parse(&uri).map_err(|_| Fault::SourceFailed("bad_content"))
+}
+
+/// The MIME type by the first bytes, else by the name.
+fn guessed(name: &str, bytes: &Bytes) -> String {
+    let signed = SIGNATURES.iter().find(|(signature, _)| bytes.starts_with(signature));
+    let by_name = || skill::mime_type(name, PartKind::of(None, bytes) == PartKind::Text);
+    signed.map_or_else(by_name, |(_, mime)| mime).to_owned()
+}

@@ -1,0 +1,409 @@
+//! Content from outside, fetched at most once at a time and kept for as long as its definition allows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use content_source::{Bounds, Content, FetchError, Fetched, Location, Validator};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::connections::Connections;
+use super::gate::{Counts, Gates};
+use super::health::{FailedFetch, reason};
+use super::memory::Connection;
+use crate::cache::{MemoryBudget, WeighedCache};
+use crate::model::allocated::{allocated, behind_arc, shared_bytes, texts};
+use crate::model::caller::Payer;
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, ConnectionId, TenantId};
+use crate::model::scope::Revision;
+use crate::model::sources::Clock;
+
+/// How long it is known that a source has no such content.
+const MISSING_FOR: Duration = Duration::from_secs(1);
+/// The maximum number of files of a directory, or rows of a statement.
+const MOST_ENTRIES: usize = 10_000;
+/// The maximum number of reads of a tenant that wait for fetches.
+const MOST_WAITING: usize = 4_096;
+
+/// What is read.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Who pays for looking up the connection.
+    pub payer: Payer,
+    /// The tenant that owns the definition.
+    pub tenant: TenantId,
+    /// The agent that has it.
+    pub agent: AgentId,
+    /// The revision that last changed the subject whose content it is: what is read after a change was fetched after it.
+    pub revision: Revision,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Where the content is.
+    pub location: Location,
+    /// For how long content is answered without asking the source again; `None` for the default.
+    pub ttl: Option<Duration>,
+    /// For how much longer it is answered while it is revalidated or the source fails.
+    pub stale: Duration,
+}
+
+/// Content from outside.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    /// The contents: one for a file, several for a directory.
+    pub contents: Arc<[Content]>,
+    /// Whether they are the files of a directory.
+    pub is_directory: bool,
+    /// For how long it is answered from now on.
+    pub left: Duration,
+}
+
+/// Why content from outside is not had.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Missed {
+    /// The source has no such content.
+    NotFound,
+    /// Everything else.
+    Fault(Fault),
+}
+
+impl From<FetchError> for Missed {
+    fn from(error: FetchError) -> Self {
+        Self::Fault(match error {
+            FetchError::NotFound => return Self::NotFound,
+            FetchError::Timeout => Fault::SourceTimeout,
+            error => Fault::SourceFailed(reason(error)),
+        })
+    }
+}
+
+/// Identifies content in memory: another revision of the subject or of the connection is other content.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    connection: ConnectionId,
+    connected: Revision,
+    tenant: TenantId,
+    agent: AgentId,
+    revision: Revision,
+    location: Location,
+}
+
+/// What a source answered.
+#[derive(Debug)]
+struct Kept {
+    /// `None` if it has no such content.
+    contents: Option<Arc<[Content]>>,
+    validator: Option<Validator>,
+    /// When it was fetched or revalidated: the time at which that began.
+    checked: Instant,
+}
+
+/// How old content may be.
+#[derive(Debug, Clone, Copy)]
+struct Ages {
+    ttl: Duration,
+    stale: Duration,
+}
+
+impl Kept {
+    /// The content, and for how long it is fresh; `Some(None)` if it is known that there is none.
+    fn fresh(&self, ages: Ages) -> Option<Option<(Arc<[Content]>, Duration)>> {
+        let age = self.checked.elapsed();
+        match &self.contents {
+            Some(contents) if age < ages.ttl => Some(Some((Arc::clone(contents), ages.ttl - age))),
+            None if age < MISSING_FOR => Some(None),
+            _ => None,
+        }
+    }
+
+    /// The content if it may still be answered while it is revalidated.
+    fn stale(&self, ages: Ages) -> Option<Arc<[Content]>> {
+        let contents = self.contents.as_ref()?;
+        (self.checked.elapsed() < ages.ttl.saturating_add(ages.stale)).then(|| Arc::clone(contents))
+    }
+
+    fn memory(&self) -> usize {
+        let contents = self.contents.as_deref().unwrap_or_default();
+        let of_each = contents.iter().map(|content| {
+            let names = [&content.name, &content.mime_type].map(Option::as_deref);
+            size_of::<Content>() + texts(names.into_iter().flatten()) + shared_bytes(&content.bytes)
+        });
+        let validator = self.validator.as_ref().map_or(0, |validator| allocated(validator.0.len()));
+        behind_arc(size_of::<Self>()) + behind_arc(of_each.sum()) + validator
+    }
+}
+
+impl Key {
+    fn memory(&self) -> usize {
+        match &self.location {
+            Location::Path { path, query, reference } => {
+                let segments = path.segments.iter().map(|segment| segment.as_str());
+                let query = query.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+                texts(segments.chain(query).chain(reference.as_deref()))
+            }
+            Location::Statement { statement, parameters, .. } => {
+                let parameters = parameters.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+                texts(parameters.chain([statement.as_str()]))
+            }
+        }
+    }
+}
+
+type Flight = Shared<BoxFuture<'static, Result<Arc<Kept>, FetchError>>>;
+
+/// Fetches content from outside, or has it in memory.
+#[derive(Debug)]
+pub struct Fetcher {
+    inner: Arc<Inner>,
+    /// Ends the fetches.
+    _stop: DropGuard,
+}
+
+struct Inner {
+    connections: Arc<Connections>,
+    clock: Arc<dyn Clock>,
+    kept: Arc<WeighedCache<Key, Arc<Kept>>>,
+    flights: Mutex<HashMap<Key, Flight>>,
+    gates: Gates,
+    waiting: Arc<Counts>,
+    ttl: Duration,
+    stop: CancellationToken,
+    counters: Counters,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fetcher").finish_non_exhaustive()
+    }
+}
+
+/// Counts reads and fetches.
+#[derive(Debug, Default)]
+struct Counters {
+    fresh: AtomicU64,
+    stale: AtomicU64,
+    waited: AtomicU64,
+    fetched: AtomicU64,
+    unchanged: AtomicU64,
+    failed: [AtomicU64; REASONS.len()],
+}
+
+/// The outcomes of failed fetches.
+const REASONS: [FetchError; 9] = [
+    FetchError::NotFound,
+    FetchError::Timeout,
+    FetchError::Unreachable,
+    FetchError::Denied,
+    FetchError::Status { retry_after: None },
+    FetchError::TooLarge,
+    FetchError::BadContent,
+    FetchError::NotAllowed,
+    FetchError::Busy,
+];
+
+/// The counters, by their stable names.
+#[derive(Debug)]
+pub struct FetchStats {
+    /// Reads by where they were answered from: fresh or stale memory, or a fetch.
+    pub reads: [(&'static str, u64); 3],
+    /// Fetches by outcome.
+    pub fetches: Vec<(&'static str, u64)>,
+    /// Fetches in progress.
+    pub in_flight: usize,
+}
+
+impl Fetcher {
+    /// A fetcher with nothing in memory, within `budget`; `ttl` is how old content may be whose definition does not say.
+    pub fn new(
+        connections: Arc<Connections>,
+        clock: Arc<dyn Clock>,
+        budget: &Arc<MemoryBudget>,
+        ttl: Duration,
+    ) -> Self {
+        let stop = CancellationToken::new();
+        let inner = Inner {
+            connections,
+            clock,
+            kept: WeighedCache::new(budget, "sources", |_| false),
+            flights: Mutex::default(),
+            gates: Gates::new(),
+            waiting: Arc::default(),
+            ttl,
+            stop: stop.clone(),
+            counters: Counters::default(),
+        };
+        Self { inner: Arc::new(inner), _stop: stop.drop_guard() }
+    }
+
+    /// The connections that it fetches from.
+    pub fn connections(&self) -> &Arc<Connections> {
+        &self.inner.connections
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> FetchStats {
+        let Inner { counters, flights, .. } = &*self.inner;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let served = [("ok", count(&counters.fetched)), ("unchanged", count(&counters.unchanged))];
+        let failed =
+            REASONS.iter().zip(&counters.failed).map(|(error, counter)| (reason(*error), count(counter)));
+        FetchStats {
+            reads: [
+                ("fresh", count(&counters.fresh)),
+                ("stale", count(&counters.stale)),
+                ("fetched", count(&counters.waited)),
+            ],
+            fetches: served.into_iter().chain(failed).collect(),
+            in_flight: flights.lock().len(),
+        }
+    }
+
+    /// Content from outside. `before_wait` is called before a source is waited for.
+    ///
+    /// # Errors
+    /// [`Missed`].
+    pub async fn read(&self, wanted: Wanted, before_wait: impl FnOnce() + Send) -> Result<Outside, Missed> {
+        let inner = &self.inner;
+        let Wanted { payer, tenant, agent, revision, connection, location, ttl, stale } = wanted;
+        let ages = Ages { ttl: ttl.unwrap_or(inner.ttl), stale };
+        let found = inner.connections.get(payer, connection).await.map_err(Missed::Fault)?;
+        // Also of what is in memory.
+        let connection = found.ok_or(FetchError::NotAllowed)?;
+        connection.source(tenant)?;
+        let is_directory = matches!(&location, Location::Path { path, .. } if path.is_directory);
+        let (uid, connected) = (connection.uid, connection.revision);
+        let key = Key { connection: uid, connected, tenant, agent, revision, location };
+        let answer = |contents, left| Ok(Outside { contents, is_directory, left });
+        let known = inner.kept.get(&key);
+        match known.as_ref().and_then(|known| known.fresh(ages)) {
+            Some(Some((contents, left))) => {
+                count(&inner.counters.fresh);
+                return answer(contents, left);
+            }
+            Some(None) => return Err(Missed::NotFound),
+            None => {}
+        }
+        if let Some(contents) = known.as_ref().and_then(|known| known.stale(ages)) {
+            drop(Inner::flight(inner, key, &connection, known));
+            count(&inner.counters.stale);
+            return answer(contents, Duration::ZERO);
+        }
+        let _waiting = Counts::enter(&inner.waiting, tenant, MOST_WAITING).ok_or(FetchError::Busy)?;
+        before_wait();
+        count(&inner.counters.waited);
+        let fetched = Inner::flight(inner, key, &connection, known).await?;
+        let contents = fetched.contents.clone().ok_or(Missed::NotFound)?;
+        answer(contents, ages.ttl.saturating_sub(fetched.checked.elapsed()))
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Inner {
+    /// The fetch of some content that is in progress, or a new one.
+    fn flight(inner: &Arc<Self>, key: Key, connection: &Arc<Connection>, known: Option<Arc<Kept>>) -> Flight {
+        let mut flights = inner.flights.lock();
+        if let Some(flight) = flights.get(&key) {
+            return flight.clone();
+        }
+        // One may have ended since the caller looked into memory.
+        let newer = inner.kept.peek(&key);
+        let newer = newer.filter(|newer| known.as_ref().is_none_or(|known| newer.checked > known.checked));
+        if let Some(newer) = newer {
+            return std::future::ready(Ok(newer)).boxed().shared();
+        }
+        let (of, connection, stop) = (key.clone(), Arc::clone(connection), inner.stop.clone());
+        let fetcher = Arc::clone(inner);
+        // A task of its own: the content is fetched for all who wait, also once the first of them is gone.
+        let task = tokio::spawn(async move {
+            let ends = Ends { fetcher: &fetcher, key: &of };
+            let fetched = stop.run_until_cancelled(fetcher.fetch(&of, &connection, known.as_deref())).await;
+            drop(ends);
+            fetched.unwrap_or(Err(FetchError::Busy))
+        });
+        let flight = task.map(|ended| ended.unwrap_or(Err(FetchError::Unreachable))).boxed().shared();
+        flights.insert(key, flight.clone());
+        flight
+    }
+
+    /// Fetches, within the limits of the connection, and keeps what the source answers.
+    async fn fetch(
+        &self,
+        key: &Key,
+        connection: &Connection,
+        known: Option<&Kept>,
+    ) -> Result<Arc<Kept>, FetchError> {
+        let checked = Instant::now();
+        let fetched = self.ask(key, connection, known, checked).await;
+        let counters = &self.counters;
+        count(match &fetched {
+            Ok(Fetched::Unchanged) => &counters.unchanged,
+            Ok(Fetched::Contents { .. }) => &counters.fetched,
+            Err(error) => {
+                let of =
+                    REASONS.iter().position(|known| reason(*known) == reason(*error)).unwrap_or_default();
+                &counters.failed[of]
+            }
+        });
+        let kept = match fetched {
+            Ok(Fetched::Contents { contents, validator }) => {
+                Kept { contents: Some(contents.into()), validator, checked }
+            }
+            Ok(Fetched::Unchanged) => {
+                let known = known.filter(|known| known.contents.is_some()).ok_or(FetchError::BadContent)?;
+                Kept { contents: known.contents.clone(), validator: known.validator.clone(), checked }
+            }
+            Err(FetchError::NotFound) => Kept { contents: None, validator: None, checked },
+            Err(error) => return Err(error),
+        };
+        let kept = Arc::new(kept);
+        let heap = key.memory() + kept.memory();
+        self.kept.insert(key.clone(), Arc::clone(&kept), Some(key.tenant), heap);
+        Ok(kept)
+    }
+
+    async fn ask(
+        &self,
+        key: &Key,
+        connection: &Connection,
+        known: Option<&Kept>,
+        began: Instant,
+    ) -> Result<Fetched, FetchError> {
+        let Connection { limits, uid, revision, .. } = connection;
+        let source = connection.source(key.tenant)?;
+        let deadline = began + limits.timeout();
+        let passage = self.gates.pass((*uid, *revision), limits, key.tenant, deadline).await?;
+        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES };
+        let validator = known.and_then(|known| known.validator.as_ref());
+        let asked = timeout_at(deadline, source.fetch(&key.location, validator, bounds)).await;
+        let fetched = asked.unwrap_or(Err(FetchError::Timeout));
+        let is_open = passage.record(&fetched);
+        match &fetched {
+            Ok(_) | Err(FetchError::NotFound) => connection.health.succeeded(key.tenant),
+            Err(error) => {
+                let failure = FailedFetch { error: *error, at: self.clock.now() };
+                connection.health.failed(key.tenant, failure, is_open);
+            }
+        }
+        fetched
+    }
+}
+
+/// Removes a fetch from those in progress once it has ended, however it ends.
+struct Ends<'f> {
+    fetcher: &'f Inner,
+    key: &'f Key,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.fetcher.flights.lock().remove(self.key);
+    }
+}

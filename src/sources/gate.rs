@@ -1,0 +1,172 @@
+//! The limits of fetches: of a connection for each tenant, and of each tenant and the replica over all connections.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use content_source::FetchError;
+use governor::{DefaultDirectRateLimiter, Quota};
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use super::circuit::Circuit;
+use crate::cache::{FairPermit, FairSemaphore};
+use crate::model::connection::ConnectionLimits;
+use crate::model::ids::{ConnectionId, TenantId};
+use crate::model::scope::Revision;
+
+/// The maximum number of concurrent fetches of the replica. Those that wait are admitted in turn between tenants.
+const MOST_FETCHES: usize = 1_024;
+/// The maximum number of concurrent fetches of a tenant, those that wait included: the fetches of eight tenants that hang
+/// leave no others waiting.
+const MOST_OF_TENANT: usize = MOST_FETCHES / 8;
+/// The maximum number of fetches that wait for another of the replica to end.
+const MOST_WAITING: usize = 4_096;
+/// The number of gates above which those that are not in use are dropped.
+const MOST_GATES: usize = 16_384;
+
+/// The gates of all connections.
+#[derive(Debug)]
+pub(super) struct Gates {
+    by_use: Mutex<HashMap<(ConnectionId, TenantId), Arc<Gate>>>,
+    tenants: Arc<Counts>,
+    replica: Arc<FairSemaphore<TenantId>>,
+}
+
+/// The limits of a connection for a tenant, at one revision of the connection.
+#[derive(Debug)]
+struct Gate {
+    revision: Revision,
+    places: Arc<Semaphore>,
+    rate: DefaultDirectRateLimiter,
+    circuit: Mutex<Circuit>,
+}
+
+impl Gate {
+    fn new(revision: Revision, limits: &ConnectionLimits) -> Self {
+        let positive = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+        let quota = Quota::per_second(positive(limits.per_second)).allow_burst(positive(limits.burst));
+        let places = usize::try_from(limits.concurrent).unwrap_or(1).max(1);
+        Self {
+            revision,
+            places: Arc::new(Semaphore::new(places)),
+            rate: DefaultDirectRateLimiter::direct(quota),
+            circuit: Mutex::default(),
+        }
+    }
+}
+
+/// The permission of one fetch, whose outcome is recorded.
+#[derive(Debug)]
+pub(super) struct Passage {
+    gate: Arc<Gate>,
+    _place: OwnedSemaphorePermit,
+    _tenant: Count,
+    _replica: FairPermit<TenantId>,
+}
+
+impl Gates {
+    pub(super) fn new() -> Self {
+        let replica = FairSemaphore::new(MOST_FETCHES, MOST_WAITING);
+        Self { by_use: Mutex::default(), tenants: Arc::default(), replica }
+    }
+
+    /// Admits a fetch, once there is a place among the concurrent ones.
+    ///
+    /// # Errors
+    /// [`FetchError::Busy`] if a rate is exceeded, the circuit is open, or no place is free until `deadline`.
+    pub(super) async fn pass(
+        &self,
+        (connection, revision): (ConnectionId, Revision),
+        limits: &ConnectionLimits,
+        tenant: TenantId,
+        deadline: Instant,
+    ) -> Result<Passage, FetchError> {
+        let gate = self.of((connection, revision), limits, tenant);
+        gate.rate.check().map_err(|_| FetchError::Busy)?;
+        let counted = Counts::enter(&self.tenants, tenant, MOST_OF_TENANT).ok_or(FetchError::Busy)?;
+        let place = timeout_at(deadline, Arc::clone(&gate.places).acquire_owned()).await;
+        let Ok(Ok(place)) = place else { return Err(FetchError::Busy) };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let replica = self.replica.acquire(tenant, left).await.ok_or(FetchError::Busy)?;
+        // Last, since the fetch that tries a failing source again must not wait.
+        if !gate.circuit.lock().admit(Instant::now()) {
+            return Err(FetchError::Busy);
+        }
+        Ok(Passage { gate, _place: place, _tenant: counted, _replica: replica })
+    }
+
+    fn of(
+        &self,
+        (connection, revision): (ConnectionId, Revision),
+        limits: &ConnectionLimits,
+        tenant: TenantId,
+    ) -> Arc<Gate> {
+        let mut gates = self.by_use.lock();
+        if gates.len() >= MOST_GATES && !gates.contains_key(&(connection, tenant)) {
+            gates.retain(|_, gate| Arc::strong_count(gate) > 1 || gate.circuit.lock().is_failing());
+        }
+        let gate = gates.entry((connection, tenant)).or_insert_with(|| Arc::new(Gate::new(revision, limits)));
+        if gate.revision != revision {
+            *gate = Arc::new(Gate::new(revision, limits));
+        }
+        Arc::clone(gate)
+    }
+}
+
+impl Passage {
+    /// Records how the fetch ended. Returns whether the circuit is open now.
+    pub(super) fn record<T>(&self, outcome: &Result<T, FetchError>) -> bool {
+        let mut circuit = self.gate.circuit.lock();
+        let retry_after = match outcome {
+            Err(FetchError::Timeout | FetchError::Unreachable) => None,
+            Err(FetchError::Status { retry_after }) => {
+                retry_after.map(|seconds| Duration::from_secs(seconds.into()))
+            }
+            // The source answered; what it answered concerns this content alone.
+            Ok(_) | Err(_) => {
+                circuit.succeed();
+                return false;
+            }
+        };
+        circuit.fail(Instant::now(), retry_after)
+    }
+}
+
+/// Counts for each tenant.
+#[derive(Debug, Default)]
+pub(super) struct Counts(Mutex<HashMap<TenantId, usize>>);
+
+/// One that is counted, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Count {
+    counts: Arc<Counts>,
+    tenant: TenantId,
+}
+
+impl Counts {
+    /// Counts one more; `None` if there are `most` already.
+    pub(super) fn enter(counts: &Arc<Self>, tenant: TenantId, most: usize) -> Option<Count> {
+        let mut by_tenant = counts.0.lock();
+        let count = by_tenant.entry(tenant).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Count { counts: Arc::clone(counts), tenant })
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        let mut by_tenant = self.counts.0.lock();
+        if let Some(count) = by_tenant.get_mut(&self.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                by_tenant.remove(&self.tenant);
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Resources and templates whose content comes from a connection.
+
+mod definitions;
+mod failures;
+mod reads;
+mod upstream;
+
+use serde_json::{Value, json};
+
+use self::upstream::Upstream;
+use crate::support::app::{Replica, encode, gateway, resource};
+use crate::support::cluster::Database;
+use crate::support::http::Answer;
+
+/// A gateway with an agent, and a connection to an HTTP API.
+struct Site {
+    upstream: Upstream,
+    _database: Database,
+    replica: Replica,
+    key: String,
+}
+
+/// A source of the connection.
+fn source(path: &str) -> Value {
+    json!({"connection": "api", "path": path})
+}
+
+impl Site {
+    async fn new() -> Self {
+        Self::with_limits(json!({})).await
+    }
+
+    async fn with_limits(limits: Value) -> Self {
+        let (database, replica) = gateway().await;
+        Self::over(database, replica, limits).await
+    }
+
+    async fn over(database: Database, replica: Replica, limits: Value) -> Self {
+        let upstream = Upstream::start().await;
+        let key = replica.acme("notes").await;
+        let site = Self { upstream, _database: database, replica, key };
+        site.connection("api", json!("*"), limits).await;
+        site
+    }
+
+    async fn connection(&self, id: &str, tenants: Value, limits: Value) {
+        let settings = json!({"baseUrl": self.upstream.url(), "allowNetworks": ["127.0.0.0/8"]});
+        let new =
+            json!({"id": id, "kind": "http", "tenants": tenants, "settings": settings, "limits": limits});
+        let made = self.replica.admin("POST", "/connections", Some(new)).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+
+    /// Registers a resource `test://name` with a source.
+    async fn resource(&self, name: &str, source: Value) -> Answer {
+        let path = resource("notes", &format!("test://{name}"));
+        let made = self.replica.admin("PUT", &path, Some(json!({"name": name, "source": source}))).await;
+        assert!(made.status.is_success(), "{}", made.text());
+        made
+    }
+
+    /// Registers a template with a source.
+    async fn template(&self, text: &str, body: Value) -> Answer {
+        let path = format!("/agents/notes/templates?uriTemplate={}", encode(text));
+        self.replica.admin("PUT", &path, Some(body)).await
+    }
+
+    /// Reads a URI without a session; the answer's body.
+    async fn read(&self, uri: &str) -> Value {
+        self.replica.http.call("notes", &self.key, "resources/read", json!({"uri": uri})).await
+    }
+
+    /// Reads a URI; its text.
+    async fn text(&self, uri: &str) -> String {
+        let answer = self.read(uri).await;
+        answer["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// Reads a URI in the modern era; the result.
+    async fn read_modern(&self, uri: &str) -> Value {
+        let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {}});
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read",
+            "params": {"uri": uri, "_meta": meta}});
+        let headers = [
+            ("x-agent-api-key", self.key.as_str()),
+            ("content-type", "application/json"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "resources/read"),
+            ("mcp-name", uri),
+        ];
+        self.replica.http.send("POST", "/notes/mcp", &headers, message.to_string()).await.json()
+    }
+}

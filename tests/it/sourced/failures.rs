@@ -1,0 +1,102 @@
+//! Sources that fail, and what they cost others.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::upstream::{Reply, status, text};
+use super::{Site, source};
+use crate::support::app::Builder;
+use crate::support::cluster::database;
+use crate::support::wait::eventually;
+
+fn failed(reason: &str) -> Value {
+    json!({"code": -31018, "message": format!("the source of this content failed: {reason}"),
+        "data": {"code": "source_failed", "reason": reason}})
+}
+
+#[tokio::test]
+async fn failures_are_answered_by_their_reason() {
+    let site = Site::with_limits(json!({"timeoutMs": 300, "maxBytes": 10})).await;
+    let timeout = json!({"code": -31018, "data": {"code": "source_timeout"},
+        "message": "the source of this content did not answer in time; try again"});
+    let gzip = vec![("content-encoding", "gzip".to_owned())];
+    for (name, reply, expected) in [
+        ("status", status(503), failed("status")),
+        ("denied", status(403), failed("denied")),
+        ("large", text("more than ten bytes"), failed("too_large")),
+        ("coded", Reply::Answer(200, gzip, b"no gzip".to_vec()), failed("bad_content")),
+        ("slow", Reply::Hang, timeout),
+    ] {
+        site.upstream.answer(name, reply);
+        site.resource(name, source(name)).await;
+        let uri = format!("test://{name}");
+        assert_eq!(site.read(&uri).await["error"], expected, "{name}");
+        assert_eq!(site.read_modern(&uri).await["error"], expected, "{name}");
+    }
+    let moved = json!({"settings": {"allowNetworks": []}});
+    assert_eq!(site.replica.admin("PATCH", "/connections/api", Some(moved)).await.status, 200);
+    assert_eq!(site.read("test://status").await["error"], failed("not_allowed"));
+    let disabled = json!({"enabled": false});
+    assert_eq!(site.replica.admin("PATCH", "/connections/api", Some(disabled)).await.status, 200);
+    assert_eq!(site.read("test://status").await["error"], failed("not_allowed"));
+}
+
+#[tokio::test]
+async fn tenant_that_loses_a_connection_reads_nothing_more_of_it() {
+    let site = Site::new().await;
+    site.upstream.answer("a", text("one"));
+    site.resource("a", source("a")).await;
+    assert_eq!(site.text("test://a").await, "one");
+    let tenants = json!({"tenants": []});
+    assert_eq!(site.replica.admin("PATCH", "/connections/api", Some(tenants)).await.status, 200);
+    assert_eq!(site.read("test://a").await["error"], failed("not_allowed"));
+}
+
+#[tokio::test]
+async fn rate_and_circuit_refuse_before_the_source_is_asked() {
+    let site = Site::with_limits(json!({"perSecond": 1, "burst": 7})).await;
+    site.resource("a", json!({"connection": "api", "path": "a", "ttlMs": 0})).await;
+    site.upstream.answer("a", status(500));
+    for _ in 0..5 {
+        assert_eq!(site.read("test://a").await["error"], failed("status"));
+    }
+    assert_eq!(site.read("test://a").await["error"], failed("busy"));
+    assert_eq!(site.upstream.count(), 5);
+    let shown = site.replica.admin("GET", "/connections/api", None).await.json();
+    assert_eq!((&shown["state"], &shown["lastError"]["reason"]), (&json!("open"), &json!("status")));
+    site.upstream.answer("a", text("back"));
+    eventually("the circuit closes", async || site.read("test://a").await["result"].is_object()).await;
+    let shown = site.replica.admin("GET", "/connections/api", None).await.json();
+    assert_eq!(shown["state"], "ready");
+    let refused = async || {
+        let answers = join_all((0..4).map(|_| async { site.read("test://a").await })).await;
+        answers.iter().any(|answer| answer["error"] == failed("busy"))
+    };
+    eventually("the rate is used up", refused).await;
+}
+
+#[tokio::test]
+async fn hanging_source_holds_nothing_that_others_need() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__CONCURRENT_REQUESTS", 2).start().await;
+    let site = Site::over(database, replica, json!({"timeoutMs": 10_000, "concurrent": 4})).await;
+    site.upstream.answer("a", Reply::Hang);
+    site.resource("a", source("a")).await;
+    site.replica.put("notes", "test://inline", "here").await;
+    let hanging = join_all((0..8).map(|_| site.read("test://a")));
+    tokio::pin!(hanging);
+    let inline = async {
+        eventually("the source is asked", async || site.upstream.count() > 0).await;
+        let began = Instant::now();
+        for _ in 0..20 {
+            assert_eq!(site.text("test://inline").await, "here");
+        }
+        assert!(began.elapsed() < Duration::from_secs(5));
+    };
+    tokio::select! {
+        answers = &mut hanging => panic!("{answers:?}"),
+        () = inline => {}
+    }
+}
