@@ -6,6 +6,7 @@ mod check;
 mod connection_keys;
 mod credentials;
 mod demo;
+mod doctor;
 mod embedded;
 mod error;
 mod memory;
@@ -52,6 +53,7 @@ use credentials::AcceptedCredentials;
 use options::{content_limits, endpoint_options, feed_options, limit_options, usage_options};
 
 pub use check::{Checked, check};
+pub use doctor::{Diagnosis, Finding, Status, diagnose};
 pub use embedded::database;
 pub use error::AppError;
 pub use reload::Reloader;

@@ -13,6 +13,7 @@ mod connection;
 mod definitions;
 mod demo;
 mod diff;
+mod doctor;
 mod export;
 mod format;
 mod health;
@@ -88,6 +89,8 @@ enum Command {
     Audit(audit::Audit),
     /// Ask a gateway whether it is ready: exit code 0 if it is.
     Health(health::Health),
+    /// Check what a gateway with these settings depends on: files, ports, database, certificates, issuers.
+    Doctor(doctor::Doctor),
     /// Print the completions of a shell.
     Completions(completions::Completions),
     /// Print the OpenAPI document of the administration API.
@@ -169,6 +172,7 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Export(command) => command.run(&sources),
         Command::Audit(command) => command.run(&sources),
         Command::Health(command) => command.run(&sources),
+        Command::Doctor(command) => command.run(&sources),
         Command::Completions(command) => command.run(Cli::command()),
         Command::Openapi => openapi::run(),
     };

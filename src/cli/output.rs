@@ -34,6 +34,8 @@ pub(super) enum Failure {
     Gateway(String),
     #[error("unexpected answer: {0}")]
     Answer(#[from] serde_json::Error),
+    #[error("a check failed")]
+    Unhealthy,
     #[error("the audit log was tampered with")]
     Unsound,
     #[error("the audit log could not be verified: {0}")]

@@ -135,7 +135,7 @@ async fn try_lock(connection: &mut PgConnection) -> Result<bool, StoreError> {
 }
 
 /// Applies the timeout; an elapsed timeout is reported as an unavailable database.
-async fn in_time<T>(answer: impl Future<Output = sqlx::Result<T>>) -> Result<T, StoreError> {
+pub(super) async fn in_time<T>(answer: impl Future<Output = sqlx::Result<T>>) -> Result<T, StoreError> {
     let late = |_| sqlx::Error::Io(std::io::ErrorKind::TimedOut.into());
     Ok(tokio::time::timeout(RESPONSE_TIMEOUT, answer).await.map_err(late)??)
 }

@@ -13,6 +13,7 @@ mod columns;
 pub mod connections;
 pub mod contents;
 pub mod definitions;
+pub mod diagnosis;
 pub mod error;
 pub mod gateway;
 pub mod horizon;

@@ -17,6 +17,7 @@ mod config;
 mod connections;
 mod container;
 mod demo;
+mod doctor;
 mod durability;
 mod endpoint;
 mod first_reads;

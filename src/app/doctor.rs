@@ -1,0 +1,387 @@
+//! `waggle doctor`: checks everything that a gateway with these settings depends on. Changes nothing.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::statvfs::statvfs;
+use serde::Serialize;
+use time::OffsetDateTime;
+use x509_parser::pem::Pem;
+
+use super::check::{Checked, check};
+use super::embedded::existing_database;
+use crate::config::Settings;
+use crate::model::sources::Sources;
+use crate::store::Store;
+use crate::store::diagnosis::DatabaseFacts;
+
+/// How long an HTTP request of a check may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The oldest supported version of PostgreSQL.
+const OLDEST_POSTGRES: i32 = 140_000;
+/// The tolerated difference between the clocks, in seconds.
+const MOST_SKEW: f64 = 1.0;
+/// The age in seconds from which an open transaction delays vacuum noticeably.
+const LONG_TRANSACTION: f64 = 300.0;
+/// The age in milliseconds from which a notification is slow.
+const SLOW_NOTIFICATION: u128 = 100;
+/// The free bytes below which the spill directory is nearly full.
+const LOW_DISK: u64 = 1 << 30;
+/// The days before its expiry at which a certificate is reported.
+const EXPIRES_SOON: i64 = 21;
+/// The share of the server's connections in use from which replicas may fail to connect, in percent.
+const MOST_CONNECTIONS: i32 = 80;
+
+/// The result of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Ok,
+    /// Works, but wants attention.
+    Warn,
+    /// Prevents the gateway from working.
+    Fail,
+}
+
+/// A check.
+#[derive(Debug, Serialize)]
+pub struct Finding {
+    /// The result.
+    pub status: Status,
+    /// What was checked: a setting or a dependency.
+    pub check: &'static str,
+    /// What was found.
+    pub message: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<&'static str>,
+}
+
+/// All checks.
+#[derive(Debug, Default, Serialize)]
+pub struct Diagnosis {
+    /// The checks, in their order.
+    pub checks: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// Whether nothing prevents the gateway from working.
+    pub fn is_healthy(&self) -> bool {
+        self.checks.iter().all(|found| found.status != Status::Fail)
+    }
+
+    fn ok(&mut self, check: &'static str, message: impl Into<String>) {
+        self.checks.push(Finding { status: Status::Ok, check, message: message.into(), remedy: None });
+    }
+
+    fn warn(&mut self, check: &'static str, message: impl Into<String>, remedy: &'static str) {
+        let message = message.into();
+        self.checks.push(Finding { status: Status::Warn, check, message, remedy: Some(remedy) });
+    }
+
+    fn fail(&mut self, check: &'static str, message: impl Into<String>, remedy: &'static str) {
+        let message = message.into();
+        self.checks.push(Finding { status: Status::Fail, check, message, remedy: Some(remedy) });
+    }
+
+    /// A warning if a condition holds.
+    fn judge(&mut self, check: &'static str, bad: bool, message: String, remedy: &'static str) {
+        if bad { self.warn(check, message, remedy) } else { self.ok(check, message) }
+    }
+}
+
+/// Checks files, ports, the database, certificates, issuers and the gateway that may be running.
+pub async fn diagnose(settings: &Settings) -> Diagnosis {
+    let mut found = Diagnosis::default();
+    let Checked { problems, in_use } = check(settings).await;
+    if problems.is_empty() {
+        found.ok("settings", "valid, with the files and directories that they name");
+    }
+    for problem in problems {
+        found.fail("settings", problem, "correct the setting; waggle config reference documents it");
+    }
+    let running = check_gateway(&mut found, settings, &in_use).await;
+    check_files(&mut found, settings);
+    check_certificate(&mut found, settings);
+    check_disk(&mut found, settings);
+    if settings.database.url.is_none() && running {
+        found.ok("database", "embedded, in use by the running gateway, which reports its state");
+    } else {
+        check_database(&mut found, settings).await;
+    }
+    check_public_url(&mut found, settings, running).await;
+    check_issuers(&mut found, settings).await;
+    found
+}
+
+/// Whether a gateway runs at the address of the settings, and is ready.
+async fn check_gateway(
+    found: &mut Diagnosis,
+    settings: &Settings,
+    in_use: &[(&'static str, SocketAddr)],
+) -> bool {
+    if !in_use.iter().any(|(setting, _)| *setting == "server.listen") {
+        found.ok("gateway", format!("not running; {} is free", settings.server.listen));
+        return false;
+    }
+    let listen = settings.server.listen;
+    let ip = match listen.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+    };
+    let url = settings.server.url_of(SocketAddr::new(ip, listen.port()));
+    match get(&format!("{url}/readyz"), true).await {
+        Ok(200) => found.ok("gateway", format!("ready at {listen}")),
+        Ok(status) => {
+            found.fail(
+                "gateway",
+                format!("{listen} answered {status} to /readyz"),
+                "read the body of /readyz and the log",
+            );
+        }
+        Err(error) => {
+            found.fail(
+                "gateway",
+                format!("{listen} is in use, and does not answer: {error}"),
+                "stop the other program or change server.listen",
+            );
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether files with secrets are readable by others.
+fn check_files(found: &mut Diagnosis, settings: &Settings) {
+    let files = [
+        ("admin.operator_keys_file", settings.admin.operator_keys_file.as_deref()),
+        ("sources.key_file", settings.sources.key_file.as_deref()),
+        ("audit.signing_key_file", settings.audit.signing_key_file.as_deref()),
+        ("server.tls_key", settings.server.tls_key.as_deref()),
+    ];
+    for (setting, file) in files {
+        let Some((file, metadata)) = file.and_then(|file| Some((file, fs::metadata(file).ok()?))) else {
+            continue;
+        };
+        let mode = metadata.mode() & 0o777;
+        let message = format!("{} has the mode {mode:04o}", file.display());
+        found.judge(setting, mode & 0o077 != 0, message, "others can read the secret; chmod 600 it");
+    }
+}
+
+fn check_certificate(found: &mut Diagnosis, settings: &Settings) {
+    let Some(file) = &settings.server.tls_certificate else { return };
+    let Some(end) = fs::read(file).ok().and_then(|pem| expiry(&pem)) else { return };
+    let days = (end - OffsetDateTime::now_utc()).whole_days();
+    let message = format!("{} expires in {days} days", file.display());
+    let remedy = "replace the file; it is reloaded";
+    if days < 0 {
+        found.fail("server.tls_certificate", format!("{} has expired", file.display()), remedy);
+    } else {
+        found.judge("server.tls_certificate", days < EXPIRES_SOON, message, remedy);
+    }
+}
+
+/// When the first certificate of a file expires.
+fn expiry(pem: &[u8]) -> Option<OffsetDateTime> {
+    let first = Pem::iter_from_buffer(pem).next()?.ok()?;
+    Some(first.parse_x509().ok()?.validity().not_after.to_datetime())
+}
+
+fn check_disk(found: &mut Diagnosis, settings: &Settings) {
+    let directory = settings.audit.spill_dir.as_deref().unwrap_or(&settings.embedded.data_dir);
+    let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    let Ok(disk) = statvfs(existing) else { return };
+    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
+    let message = format!("{} MiB free for {}", free >> 20, directory.display());
+    let remedy = "the audit log is kept there while the database is unreachable; free space";
+    found.judge("audit.spill_dir", free < LOW_DISK, message, remedy);
+}
+
+async fn check_database(found: &mut Diagnosis, settings: &Settings) {
+    let (options, embedded) = match existing_database(settings).await {
+        Ok(database) => database,
+        Err(error) => {
+            return found.warn(
+                "database",
+                error.to_string(),
+                "waggle serve creates an embedded database; else set DATABASE_URL",
+            );
+        }
+    };
+    let store = Store::new(options);
+    match store.facts().await {
+        Ok(facts) => check_facts(found, &facts),
+        Err(error) => {
+            let message = format!("{}: {error}", store.location());
+            found.fail("database", message, "check DATABASE_URL, the network and the rights of the role");
+        }
+    }
+    if found.is_healthy() {
+        check_schema(found, &store).await;
+        check_notifications(found, &store).await;
+    }
+    store.close().await;
+    if let Some(embedded) = embedded {
+        embedded.stop().await;
+    }
+}
+
+fn check_facts(found: &mut Diagnosis, facts: &DatabaseFacts) {
+    let DatabaseFacts { version, role, encoding, max_connections, connections, .. } = facts;
+    if facts.version_number < OLDEST_POSTGRES {
+        found.fail("database", format!("PostgreSQL {version}"), "use PostgreSQL 14 or newer");
+    } else if encoding != "UTF8" {
+        found.fail(
+            "database",
+            format!("the encoding is {encoding}"),
+            "create the database with encoding UTF8",
+        );
+    } else if facts.is_standby {
+        found.fail("database", "the server is a standby, which refuses writes", "connect to the primary");
+    } else {
+        found.ok("database", format!("PostgreSQL {version}, encoding {encoding}"));
+    }
+    let superuser = if facts.is_superuser { "a superuser" } else { "not a superuser" };
+    let remedy = "use a role with rights on its own database only";
+    found.judge("database role", facts.is_superuser, format!("{role}, {superuser}"), remedy);
+    let skew = (OffsetDateTime::now_utc() - facts.now).as_seconds_f64();
+    let remedy = "synchronize the clocks: expiries are compared with the gateway's";
+    found.judge(
+        "database clock",
+        skew.abs() > MOST_SKEW,
+        format!("{skew:+.3} s from this machine's"),
+        remedy,
+    );
+    let many = connections.saturating_mul(100) > max_connections.saturating_mul(MOST_CONNECTIONS);
+    let message = format!("{connections} of {max_connections} in use");
+    found.judge(
+        "database connections",
+        many,
+        message,
+        "raise max_connections or lower database.max_connections",
+    );
+    let age = facts.oldest_transaction;
+    let remedy = "end it: rows that it may read are not removed; see pg_stat_activity";
+    found.judge(
+        "database transactions",
+        age > LONG_TRANSACTION,
+        format!("the oldest is {age:.0} s old"),
+        remedy,
+    );
+}
+
+async fn check_schema(found: &mut Diagnosis, store: &Store) {
+    match store.schema().await {
+        Ok(status) if status.is_newer() => {
+            let message = "a newer version has migrated the database";
+            found.warn("database schema", message, "upgrade this binary, unless it is being replaced");
+        }
+        Ok(status) if status.missing.is_empty() => found.ok("database schema", "current"),
+        Ok(status) => {
+            let message = format!("{} migrations are missing", status.missing.len());
+            found.warn("database schema", message, "waggle migrate applies them, and so does waggle serve");
+        }
+        Err(error) => found.fail("database schema", error.to_string(), "check the rights of the role"),
+    }
+}
+
+async fn check_notifications(found: &mut Diagnosis, store: &Store) {
+    let mut random = [0; 8];
+    if Sources::system().random.fill(&mut random).is_err() {
+        return;
+    }
+    let channel = format!("waggle_doctor_{:016x}", u64::from_le_bytes(random));
+    match store.notification_round_trip(&channel).await {
+        Ok(time) => {
+            let message = format!("LISTEN receives a NOTIFY after {:.1} ms", time.as_secs_f64() * 1_000.0);
+            let slow = time.as_millis() > SLOW_NOTIFICATION;
+            found.judge("database notifications", slow, message, "changes reach other replicas late");
+        }
+        Err(error) => {
+            let message = format!("LISTEN does not receive a NOTIFY: {error}");
+            let remedy =
+                "set database.listen_url to the server itself: poolers in transaction mode lose LISTEN";
+            found.fail("database notifications", message, remedy);
+        }
+    }
+}
+
+async fn check_public_url(found: &mut Diagnosis, settings: &Settings, running: bool) {
+    let url = &settings.server.public_url;
+    let host = url::Url::parse(url.as_str()).ok().and_then(|url| url.host().map(|host| host.to_owned()));
+    let refused = settings
+        .server
+        .allowed_hosts
+        .as_ref()
+        .zip(host)
+        .is_some_and(|(allowed, host)| !allowed.contains(&host));
+    if refused {
+        let message = format!("server.allowed_hosts does not have the host of {url}");
+        return found.fail("server.public_url", message, "add it: browsers would be refused");
+    }
+    if !running {
+        return found.ok("server.public_url", format!("{url}, not requested while no gateway is running"));
+    }
+    match get(&format!("{url}/healthz"), false).await {
+        Ok(200) => found.ok("server.public_url", format!("{url} answers")),
+        Ok(status) => found.warn(
+            "server.public_url",
+            format!("{url}/healthz answered {status}"),
+            "check the proxy in between",
+        ),
+        Err(error) => found.warn(
+            "server.public_url",
+            format!("{url}: {error}"),
+            "check DNS, the proxy and the certificate",
+        ),
+    }
+}
+
+async fn check_issuers(found: &mut Diagnosis, settings: &Settings) {
+    for issuer in &settings.tokens.issuers {
+        let discovery =
+            format!("{}/.well-known/openid-configuration", issuer.issuer.as_str().trim_end_matches('/'));
+        let url = issuer.jwks_url.as_ref().map_or(discovery, ToString::to_string);
+        match get(&url, false).await {
+            Ok(200) => found.ok("tokens.issuers", format!("{url} answers")),
+            Ok(status) => found.warn(
+                "tokens.issuers",
+                format!("{url} answered {status}"),
+                "its access tokens cannot be verified",
+            ),
+            Err(error) => found.warn(
+                "tokens.issuers",
+                format!("{url}: {error}"),
+                "its access tokens cannot be verified",
+            ),
+        }
+    }
+}
+
+/// The status of a GET.
+async fn get(url: &str, local: bool) -> Result<u16, String> {
+    let builder =
+        reqwest::Client::builder().timeout(REQUEST_TIMEOUT).redirect(reqwest::redirect::Policy::none());
+    let builder = if local {
+        // The certificate is not valid for a local address, and the request has no secrets.
+        builder.no_proxy().tls_danger_accept_invalid_certs(true).tls_certs_only([])
+    } else if url.starts_with("http:") {
+        builder.tls_certs_only([])
+    } else {
+        builder
+    };
+    let sent = async { builder.build()?.get(url).send().await };
+    sent.await.map(|answer| answer.status().as_u16()).map_err(|error| {
+        let mut cause: &dyn std::error::Error = &error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        cause.to_string()
+    })
+}

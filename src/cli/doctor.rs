@@ -1,0 +1,53 @@
+//! `waggle doctor`: checks what a gateway with these settings depends on.
+
+use std::fmt::Write;
+
+use clap::Args;
+use tokio::runtime::Builder;
+
+use super::output::{Failure, print};
+use super::sources::Sources;
+use crate::app::{self, Diagnosis, Finding, Status};
+use crate::config::Purpose;
+
+#[derive(Args)]
+pub(super) struct Doctor {
+    /// Print the checks as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Doctor {
+    pub(super) fn run(&self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let settings = sources.load(Purpose::Serve)?.settings;
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+        let diagnosis = runtime.block_on(app::diagnose(&settings));
+        // Does not wait for a DNS look-up that is still running.
+        runtime.shutdown_background();
+        if self.json {
+            print(&format!("{}\n", serde_json::to_string_pretty(&diagnosis)?))?;
+        } else {
+            print(&text(&diagnosis))?;
+        }
+        if diagnosis.is_healthy() { Ok(()) } else { Err(Failure::Unhealthy) }
+    }
+}
+
+fn text(diagnosis: &Diagnosis) -> String {
+    let width = diagnosis.checks.iter().map(|found| found.check.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for Finding { status, check, message, remedy } in &diagnosis.checks {
+        let status = match status {
+            Status::Ok => "ok",
+            Status::Warn => "warn",
+            Status::Fail => "fail",
+        };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{status:<4}  {check:<width$}  {message}");
+        let _ = match remedy {
+            Some(remedy) => writeln!(text, "; {remedy}"),
+            None => writeln!(text),
+        };
+    }
+    text
+}

@@ -1,0 +1,115 @@
+//! `waggle doctor`: what it finds, and its exit code.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+use serde_json::Value;
+use sqlx::ConnectOptions;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::support::app::gateway;
+use crate::support::cluster::database;
+
+const OPERATOR_KEY: &str = "wag_00000000000000000000000000000000000000000003NxIRP";
+
+/// Runs it in a folder; returns the exit code, standard error, and each check with its status and message.
+async fn doctor(
+    folder: &Path,
+    variables: &[(&str, &str)],
+) -> (Option<i32>, String, Vec<(String, String, String)>) {
+    let output = Command::new(env!("CARGO_BIN_EXE_waggle"))
+        .current_dir(folder)
+        .env_clear()
+        .env("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY)
+        .envs(variables.iter().copied())
+        .args(["doctor", "--json"])
+        .output()
+        .await
+        .unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let checks = found["checks"].as_array().unwrap();
+    let checks =
+        checks.iter().map(|it| (text(&it["check"]), text(&it["status"]), text(&it["message"]))).collect();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap(), checks)
+}
+
+fn status_of<'a>(checks: &'a [(String, String, String)], name: &str) -> (&'a str, &'a str) {
+    let found = checks.iter().find(|(check, ..)| check == name);
+    found
+        .map(|(_, status, message)| (status.as_str(), message.as_str()))
+        .unwrap_or_else(|| panic!("{name}: {checks:?}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn running_gateway_and_its_database_are_found_healthy() {
+    let (database, replica) = gateway().await;
+    let folder = TempDir::new().unwrap();
+    let listen = replica.running.address.to_string();
+    let url = database.options.to_url_lossy().to_string();
+    let variables = [("DATABASE_URL", url.as_str()), ("WAGGLE_SERVER__LISTEN", &listen)];
+    let (code, error, checks) = doctor(folder.path(), &variables).await;
+    assert_eq!((code, error.as_str()), (Some(0), ""), "{checks:?}");
+    assert_eq!(status_of(&checks, "gateway"), ("ok", format!("ready at {listen}").as_str()));
+    assert_eq!(status_of(&checks, "server.public_url"), ("ok", format!("http://{listen} answers").as_str()));
+    assert_eq!(status_of(&checks, "database schema"), ("ok", "current"));
+    for name in ["settings", "database", "database clock", "database notifications"] {
+        assert_eq!(status_of(&checks, name).0, "ok", "{checks:?}");
+    }
+    assert!(checks.iter().any(|(check, ..)| check == "database role"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreachable_database_and_foreign_listener_fail() {
+    let folder = TempDir::new().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = listener.local_addr().unwrap().to_string();
+    // Nothing listens on the port of a closed listener.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("postgres://waggle:hunter2@{closed}/books");
+    drop(listener);
+    let (code, error, checks) =
+        doctor(folder.path(), &[("DATABASE_URL", &url), ("WAGGLE_SERVER__LISTEN", &listen)]).await;
+    assert_eq!((code, error.as_str()), (Some(1), "a check failed\n"));
+    let (status, message) = status_of(&checks, "database");
+    assert!(status == "fail" && message.contains(&closed.to_string()), "{message}");
+    assert!(checks.iter().all(|(.., message)| !message.contains("hunter2")), "{checks:?}");
+    assert_eq!(status_of(&checks, "gateway").0, "ok");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readable_secrets_and_expired_certificates_are_reported() {
+    let database = database().await;
+    let folder = TempDir::new().unwrap();
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
+    let write = |name: &str, text: String, mode: u32| {
+        let file = folder.path().join(name);
+        fs::write(&file, text).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let certificate = write("tls.pem", params.self_signed(&key).unwrap().pem(), 0o644);
+    let key = write("tls.key", key.serialize_pem(), 0o600);
+    let operators = write("operator.key", format!("{OPERATOR_KEY}\n"), 0o644);
+    let url = database.options.to_url_lossy().to_string();
+    let variables = [
+        ("DATABASE_URL", url.as_str()),
+        ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0"),
+        ("WAGGLE_SERVER__TLS_CERTIFICATE", &certificate),
+        ("WAGGLE_SERVER__TLS_KEY", &key),
+        ("WAGGLE_ADMIN__OPERATOR_KEYS_FILE", &operators),
+    ];
+    let (code, error, checks) = doctor(folder.path(), &variables).await;
+    assert_eq!((code, error.as_str()), (Some(1), "a check failed\n"), "{checks:?}");
+    let expired = format!("{certificate} has expired");
+    assert_eq!(status_of(&checks, "server.tls_certificate"), ("fail", expired.as_str()));
+    let readable = format!("{operators} has the mode 0644");
+    assert_eq!(status_of(&checks, "admin.operator_keys_file"), ("warn", readable.as_str()));
+    assert_eq!(status_of(&checks, "server.tls_key").0, "ok");
+}
