@@ -30,6 +30,7 @@ use crate::source::{Bounds, ChangeHint, Content, Entry, Fetched, Source, Tree, V
 
 mod body;
 mod settings;
+mod tls;
 
 /// How many redirects of a fetch are followed.
 const MAX_REDIRECTS: usize = 3;
@@ -62,10 +63,10 @@ pub(crate) fn connect(
     secrets: &Map<String, Value>,
     environment: &Environment,
 ) -> Result<Http, SettingsError> {
-    let Settings { base_url, headers, allow_networks, allow_redirects, certificates } =
+    let Settings { base_url, headers, allow_networks, allow_redirects, tls } =
         settings::read(settings, secrets)?;
     let egress = Egress::new(allow_networks, Arc::clone(&environment.resolver));
-    let client = settings::client(certificates, CheckedResolver(egress.clone()))?;
+    let client = settings::client(tls, CheckedResolver(egress.clone()))?;
     Ok(Http { client, egress, base_url, headers, allow_redirects })
 }
 

@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use reqwest::Client;
 use reqwest::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue, IF_MATCH,
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE, TE, TRAILER, TRANSFER_ENCODING,
     UPGRADE,
 };
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client};
+use rustls::ClientConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
+use super::tls;
 use crate::error::SettingsError;
 use crate::settings::{networks, read_secrets, read_settings};
 
@@ -57,7 +59,7 @@ pub(super) struct Settings {
     pub(super) headers: HeaderMap,
     pub(super) allow_networks: Vec<IpNet>,
     pub(super) allow_redirects: Vec<Target>,
-    pub(super) certificates: Vec<Certificate>,
+    pub(super) tls: ClientConfig,
 }
 
 /// Where a redirect may lead: a host, at any port unless one is given.
@@ -123,17 +125,15 @@ pub(super) fn read(settings: &Value, secrets: &Map<String, Value>) -> Result<Set
         headers,
         allow_networks: form.allow_networks,
         allow_redirects: form.allow_redirects.into_iter().map(target).collect::<Result<_, _>>()?,
-        certificates: form.ca.as_deref().map(certificates).transpose()?.unwrap_or_default(),
+        tls: tls::configure(form.ca.as_deref())?,
     })
 }
 
 /// A client that follows no redirects, uses no proxy, and decompresses nothing.
 pub(super) fn client(
-    certificates: Vec<Certificate>,
+    tls: ClientConfig,
     resolver: impl reqwest::dns::Resolve + 'static,
 ) -> Result<Client, SettingsError> {
-    // Installs a crypto provider unless the embedding program has installed one.
-    rustls::crypto::ring::default_provider().install_default().ok();
     let builder = Client::builder()
         .no_proxy()
         .no_gzip()
@@ -143,12 +143,12 @@ pub(super) fn client(
         .referer(false)
         .redirect(Policy::none())
         .dns_resolver(resolver)
-        .tls_certs_merge(certificates)
+        .tls_backend_preconfigured(tls)
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(MAX_IDLE)
         .http1_only();
-    builder.build().map_err(|_| SettingsError::new("settings.ca", "has a certificate that cannot be used"))
+    builder.build().map_err(|_| SettingsError::new("settings", "cannot be used"))
 }
 
 fn base_url(text: &str) -> Result<Url, SettingsError> {
@@ -192,13 +192,4 @@ fn insert(
         headers.insert(parsed, value);
     }
     Ok(())
-}
-
-/// The certificates of authorities, which are trusted beside those of the system.
-fn certificates(pem: &str) -> Result<Vec<Certificate>, SettingsError> {
-    let certificates = Certificate::from_pem_bundle(pem.as_bytes()).unwrap_or_default();
-    if certificates.is_empty() {
-        return Err(SettingsError::new("settings.ca", "must have certificates in PEM"));
-    }
-    Ok(certificates)
 }

@@ -4,6 +4,8 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{RenameFlags, renameat_with};
+
 use super::*;
 
 /// What a path answers.
@@ -214,6 +216,50 @@ async fn only_regular_files_are_read() {
         let found = answer(&processes, path).await;
         assert!(matches!(found, Answer::Failed(_)), "{path}: {found:?}");
     }
+    // Longer than its length, which is 0.
+    let fetched = processes.fetch(&at("meminfo"), None, Bounds { bytes: 10, entries: 1 }).await;
+    assert_eq!(fetched, Err(FetchError::TooLarge));
+}
+
+/// A process that waits for a reader of a pipe goes on waiting: the pipe is not even opened.
+#[tokio::test]
+async fn what_is_no_regular_file_is_not_opened() {
+    let files = attacked();
+    let pipe = files.path("root/fifo");
+    let writing = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || drop(fs::File::options().write(true).open(pipe).unwrap())
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    answers(&files.source(), vec![("fifo", MISSING)]).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!writing.is_finished());
+    drop(fs::File::open(pipe).unwrap());
+    writing.join().unwrap();
+}
+
+/// A file and a pipe change places all the time, so that some reads check the one and open the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_opened_is_checked_again() {
+    let files = attacked();
+    let (done, root) = (Arc::new(AtomicBool::new(false)), files.path("root"));
+    let exchanging = std::thread::spawn({
+        let done = Arc::clone(&done);
+        move || {
+            let root = fs::File::open(root).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                renameat_with(&root, "a", &root, "fifo", RenameFlags::EXCHANGE).unwrap();
+            }
+        }
+    });
+    let source = files.source();
+    let until = std::time::Instant::now() + Duration::from_secs(2);
+    while std::time::Instant::now() < until {
+        let found = answer(&source, "a").await;
+        assert!(found == MISSING || found == Answer::Text("inside".into()), "{found:?}");
+    }
+    done.store(true, Ordering::Relaxed);
+    exchanging.join().unwrap();
 }
 
 /// Something replaces a file by links that lead out, by a pipe and by a directory, all the time.

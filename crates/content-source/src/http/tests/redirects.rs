@@ -2,6 +2,7 @@
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 use super::*;
@@ -147,11 +148,12 @@ async fn a_name_that_changes_is_refused_when_it_is_resolved_again() {
 
 #[tokio::test]
 async fn certificates_are_verified_for_the_name() {
-    tokio_rustls::rustls::crypto::ring::default_provider().install_default().ok();
     let certified = rcgen::generate_simple_self_signed(["api.test".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(certified.signing_key.serialize_der()).unwrap();
     let chain = vec![certified.cert.der().clone()];
-    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    let config = builder.with_no_client_auth().with_single_cert(chain, key).unwrap();
     let server = Server::start_with(Some(TlsAcceptor::from(Arc::new(config))), |request, port| match request
         .target
         .as_str()
