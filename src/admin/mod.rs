@@ -14,6 +14,7 @@ pub mod definition;
 mod definitions;
 mod explain;
 mod extract;
+mod hooks;
 mod keys;
 mod limits;
 mod manifest;
@@ -48,6 +49,7 @@ pub fn router(admin: Arc<Admin>) -> Router {
     let (routes, document) = operations().split_for_parts();
     let charged = axum::middleware::from_extractor_with_state::<Visit, _>(Arc::clone(&admin));
     routes
+        .merge(hooks::received())
         .route_layer(axum::middleware::from_fn(audited::name))
         .merge(openapi::served(&document).merge(browser::router()).route_layer(charged))
         .fallback(async |_: Visit| AdminFault(Fault::NotFound("path")))
@@ -84,6 +86,8 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(prompts::list))
         .routes(routes!(prompts::read, prompts::write, prompts::remove))
         .routes(routes!(manifest::show, manifest::apply))
+        .routes(routes!(hooks::create, hooks::list))
+        .routes(routes!(hooks::remove))
         .routes(routes!(search::search))
         .routes(routes!(usage::read))
         .routes(routes!(explain::explain))

@@ -206,6 +206,7 @@ impl Invalidate for TenantAccess {
         match (change.kind, uid) {
             (ChangeKind::Key, Some(uid)) => self.drop_key(KeyId(uid)),
             (ChangeKind::Agent, Some(uid)) => self.drop_agent(AgentId(uid)),
+            (ChangeKind::Hook, _) => {}
             _ => *self = Self::default(),
         }
     }

@@ -50,6 +50,10 @@ uid! {
     ConnectionId
 }
 uid! {
+    /// Identifies an inbound webhook.
+    HookId
+}
+uid! {
     /// Identifies a session. The client's session id cannot be derived from it.
     SessionUid
 }

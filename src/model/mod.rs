@@ -14,6 +14,7 @@ pub mod content;
 pub mod definition;
 pub mod fault;
 pub mod feed;
+pub mod hook;
 pub mod ids;
 pub mod json;
 pub mod key;

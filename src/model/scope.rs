@@ -113,6 +113,8 @@ kinds! {
     AgentTools = "agent_tools",
     /// Tenant scope: a key was created, revoked or its lifetime reduced. Subject: the key's UUID.
     Key = "key",
+    /// Tenant scope: an inbound webhook was created or deleted. Subject: its UUID.
+    Hook = "hook",
     /// Agent scope: a resource was added. Subject: its URI.
     ResourceAdded = "resource_added",
     /// Agent scope: a resource was removed. Subject: its URI.

@@ -19,7 +19,7 @@ pub(super) enum Target {
     Ready,
     /// The MCP endpoint of an agent.
     Mcp,
-    /// The administration API and its documentation.
+    /// The administration API and its documentation, and the requests to hooks.
     Admin,
     /// A document of the gateway itself.
     Document(Document),
@@ -48,6 +48,7 @@ pub(super) fn target(path: &str, surface: Surface) -> Target {
             Target::Document(Document::WellKnown)
         }
         _ if administered || surface == Surface::Admin => Target::Document(Document::Unknown),
+        _ if path.starts_with("/hooks/") && mcp_agent(path).is_none() => Target::Admin,
         _ => mcp_agent(path).map_or(Target::Document(Document::Unknown), |_| Target::Mcp),
     }
 }

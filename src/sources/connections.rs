@@ -61,9 +61,7 @@ impl Connections {
         Ok(match self.store.secret_of_other_key(&keys).await? {
             None => Ok(()),
             Some(_) if keys.is_empty() => Err(KeyFileError::NotSet),
-            Some((connection, secret, key)) => {
-                Err(KeyFileError::Missing { file: self.keys.name(), key, secret, connection })
-            }
+            Some((secret, key)) => Err(KeyFileError::Missing { file: self.keys.name(), key, secret }),
         })
     }
 

@@ -9,8 +9,10 @@ mod connections;
 mod fetcher;
 mod gate;
 mod health;
+mod hooks;
 mod memory;
 pub mod secrets;
+mod webhook;
 mod writes;
 
 pub use connections::Connections;

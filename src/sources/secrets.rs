@@ -45,18 +45,16 @@ pub enum KeyFileError {
     Count(String, usize),
     /// A secret is encrypted under another key.
     #[error(
-        "sources.key_file: {file} does not hold the key {key}, which the secret {secret} of the connection \
-         {connection} is encrypted under; add that key to the file"
+        "sources.key_file: {file} does not hold the key {key}, which {secret} is encrypted under; add that key to the \
+         file"
     )]
     Missing {
         /// The file.
         file: String,
         /// The id of the key.
         key: String,
-        /// The name of the secret.
+        /// The secret, as `the secret headers of the connection weather`.
         secret: String,
-        /// The id of the connection.
-        connection: String,
     },
 }
 

@@ -282,8 +282,7 @@ impl Connections {
                     let missing = KeyFileError::Missing {
                         file: self.keys.name(),
                         key: secret.sealed.key.clone(),
-                        secret: name.clone(),
-                        connection: connection.slug.to_string(),
+                        secret: format!("the secret {name} of the connection {}", connection.slug),
                     };
                     let value = keys.open(connection.uid.0, name, &secret.sealed).map_err(|_| missing)?;
                     let random = self.sources.random.as_ref();
@@ -298,6 +297,12 @@ impl Connections {
                 None => break,
             }
         }
+        let of_hooks = self.rekey_hooks(write, keys, REKEYED_AT_ONCE).await?;
+        if of_hooks > 0 {
+            // Names no connection: it changes nothing in memory.
+            write.change(Scope::CONNECTIONS, ChangeKind::ConnectionKey, "hooks");
+        }
+        rekeyed += of_hooks;
         let hash = |key: &str| Digest(Parts::default().part(key).digest().0);
         write.set_summary(WriteSummary {
             subject: "secrets".to_owned(),

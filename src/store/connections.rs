@@ -182,23 +182,22 @@ impl Store {
             .collect()
     }
 
-    /// A secret that is encrypted under none of these keys: the connection, the name and the id of the key.
-    pub async fn secret_of_other_key(
-        &self,
-        keys: &[String],
-    ) -> Result<Option<(String, String, String)>, StoreError> {
+    /// A secret that is encrypted under none of these keys: what it is, and the id of its key.
+    pub async fn secret_of_other_key(&self, keys: &[String]) -> Result<Option<(String, String)>, StoreError> {
         let row = self
             .read(async |connection| {
                 sqlx::query!(
-                    "select c.slug, s.name, s.key_id from connection_secrets s \
-                     join connections c on c.uid = s.connection where s.key_id <> all($1) limit 1",
+                    r#"select 'the secret ' || s.name || ' of the connection ' || c.slug as "secret!", key_id as "key!"
+                    from connection_secrets s join connections c on c.uid = s.connection where key_id <> all($1)
+                    union all
+                    select 'the secret of the hook ' || uid::text, key_id from hooks where key_id <> all($1) limit 1"#,
                     keys
                 )
                 .fetch_optional(connection)
                 .await
             })
             .await?;
-        Ok(row.map(|row| (row.slug, row.name, row.key_id)))
+        Ok(row.map(|row| (row.secret, row.key)))
     }
 }
 

@@ -16,6 +16,7 @@ pub mod definitions;
 pub mod diagnosis;
 pub mod error;
 pub mod gateway;
+pub mod hooks;
 pub mod horizon;
 pub mod issued_keys;
 pub mod key_lookup;

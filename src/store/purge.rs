@@ -200,6 +200,9 @@ impl Store {
         sqlx::query!("delete from api_keys where tenant = $1 and agent = $2", tenant, agent)
             .execute(tx.connection())
             .await?;
+        sqlx::query!("delete from hooks where tenant = $1 and agent = $2", tenant, agent)
+            .execute(tx.connection())
+            .await?;
         sqlx::query!("delete from agents where tenant = $1 and uid = $2", tenant, agent)
             .execute(tx.connection())
             .await?;

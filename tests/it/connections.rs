@@ -2,6 +2,7 @@
 
 mod admin;
 mod commands;
+mod hooks;
 mod refusals;
 mod replicas;
 mod secrets;

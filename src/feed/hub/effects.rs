@@ -83,6 +83,7 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
         | ChangeKind::Tenant
         | ChangeKind::Agent
         | ChangeKind::Key
+        | ChangeKind::Hook
         | ChangeKind::Connection
         | ChangeKind::ConnectionKey
         | ChangeKind::SessionSubscription

@@ -24,6 +24,7 @@ enum Fixture {
     Agent,
     Tenant,
     Connection,
+    Hook,
     Resource,
     Template,
     Prompt,
@@ -48,6 +49,9 @@ fn probe(operation: &str, nth: usize) -> Probe {
         "listConnections" | "readConnection" | "listTenantConnections" | "rekeyConnections" => {
             Probe { fixture: Some(Fixture::Connection), ..plain() }
         }
+        "listHooks" => plain(),
+        "createHook" => Probe { fixture: Some(Fixture::Resource), ..with(json!({"uris": ["x:1"]})) },
+        "deleteHook" => Probe { fixture: Some(Fixture::Hook), ..plain() },
         "createConnection" => with(new_connection(&format!("new-{nth}"))),
         "updateConnection" => Probe { fixture: Some(Fixture::Connection), ..with(json!({})) },
         "deleteConnection" => Probe { fixture: Some(Fixture::Connection), ..plain() },
@@ -97,7 +101,7 @@ fn new_skill() -> Value {
     json!({"files": [{"path": "SKILL.md", "text": skill_md}, {"path": "f", "text": ""}]})
 }
 
-/// Creates what a call may delete; returns the id of the key, if it is one.
+/// Creates what a call may delete; returns the id of the key or the hook, if it is one.
 async fn make(gateway: &Gateway, fixture: Fixture) -> Option<String> {
     let (method, path, body) = match fixture {
         Fixture::Agent => ("POST", "/agents", json!({"id": "doomed", "tenant": "acme"})),
@@ -107,6 +111,11 @@ async fn make(gateway: &Gateway, fixture: Fixture) -> Option<String> {
         Fixture::Template => ("PUT", "/agents/a/templates?uriTemplate=y:%7Bv%7D", new_template()),
         Fixture::Prompt => ("PUT", "/agents/a/prompts/p", new_prompt()),
         Fixture::Skill => ("PUT", "/agents/a/skills?path=s", new_skill()),
+        Fixture::Hook => {
+            gateway.prepare("PUT", "/agents/a/resources?uri=x:1", Some(new_resource())).await;
+            let made = gateway.prepare("POST", "/agents/a/hooks", Some(json!({"uris": ["x:1"]}))).await;
+            return Some(made.json()["id"].as_str().unwrap().to_owned());
+        }
         Fixture::Key => {
             let within = json!({"scopes": ["registry"], "networks": ["127.0.0.1"]});
             return Some(gateway.spare_key(within).await);
@@ -131,8 +140,12 @@ pub(super) async fn table(document: &Document, gateway: &mut Gateway) -> String 
             }
             let key = key.as_deref().unwrap_or_default();
             let path = path.replace("{agent}", probe.agent).replace("{tenant}", probe.tenant);
-            let path =
-                path.replace("{key}", key).replace("{name}", "p").replace("{connection}", "c") + probe.query;
+            let path = path
+                .replace("{key}", key)
+                .replace("{hook}", key)
+                .replace("{name}", "p")
+                .replace("{connection}", "c")
+                + probe.query;
             assert!(!path.contains('{'), "{path} has a parameter without a value");
             let body = probe.body.map(|body| body.to_string().replace("{key}", key).parse().unwrap());
             let cell = cell(&gateway.call(caller, method, &path, body.as_ref()).await);

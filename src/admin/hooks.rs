@@ -1,0 +1,154 @@
+//! `/agents/{agent}/hooks`, `/hooks/{hook}`, and the requests that hooks receive.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::IntoResponse;
+use axum::routing::post;
+use axum::{Json, Router};
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use super::authentication::Visit;
+use super::authority::Authority;
+use super::definitions::CatalogCall;
+use super::extract::{Json as Input, Nothing, Params, Segment, bytes};
+use super::openapi::{Problems, WriteProblems};
+use super::page::{Items, PageParams};
+use super::services::{Admin, Answer, App};
+use crate::http::intake::SharedContext;
+use crate::model::audit::write::AuditedWrite;
+use crate::model::caller::Payer;
+use crate::model::fault::Fault;
+use crate::model::hook::Hook;
+use crate::model::ids::{AgentRef, HookId, ResourceUri};
+
+/// The maximum size of a request to a hook.
+const MOST_BYTES: usize = 64 << 10;
+
+/// A new hook.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct NewHook {
+    /// The URIs of the resources that count as changed by a request to the hook.
+    #[schema(min_items = 1, max_items = 100)]
+    uris: Vec<String>,
+}
+
+/// A hook.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Hook)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HookView {
+    #[schema(value_type = Uuid)]
+    id: HookId,
+    /// The URIs of the resources that count as changed.
+    #[schema(value_type = Vec<String>)]
+    uris: Vec<ResourceUri>,
+    #[serde(with = "time::serde::rfc3339")]
+    created_at: OffsetDateTime,
+}
+
+impl From<Hook> for HookView {
+    fn from(hook: Hook) -> Self {
+        Self { id: hook.uid, uris: hook.uris, created_at: hook.created_at }
+    }
+}
+
+/// A hook with its secret.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CreatedHook {
+    #[serde(flatten)]
+    hook: HookView,
+    /// The secret that requests are signed with as Standard Webhooks says. It is not shown again.
+    secret: String,
+}
+
+/// Creates a hook.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/agents/{agent}/hooks",
+    operation_id = "createHook",
+    tag = "Hooks",
+    params(("agent" = String, Path, description = "The id of the agent")),
+    request_body = NewHook,
+    responses((status = 201, description = "The hook with its secret", body = CreatedHook), WriteProblems)
+)]
+pub(super) async fn create(
+    call: CatalogCall,
+    _: Params<Nothing>,
+    Input(new): Input<NewHook>,
+) -> Answer<impl IntoResponse> {
+    let agent = call.agent().await?;
+    let parse = |(at, uri): (usize, &String)| {
+        ResourceUri::parse(uri).map_err(|error| Fault::invalid_params(format!("uris[{at}] {error}")))
+    };
+    let uris = new.uris.iter().enumerate().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let (status, audited) = call.authority.answers(StatusCode::CREATED);
+    let (hook, secret) = call.app.connections.create_hook(AgentRef::from(&agent), uris, audited).await?;
+    Ok((status, Json(CreatedHook { hook: hook.into(), secret })))
+}
+
+/// Lists the hooks of an agent.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/agents/{agent}/hooks",
+    operation_id = "listHooks",
+    tag = "Hooks",
+    params(("agent" = String, Path, description = "The id of the agent"), PageParams),
+    responses((status = 200, description = "A page of hooks", body = Items<HookView>), Problems)
+)]
+pub(super) async fn list(call: CatalogCall, Params(params): Params<PageParams>) -> Answer<impl IntoResponse> {
+    let agent = call.agent().await?;
+    let page = params.open(&call.app.seal, "hooks", agent.uid.0)?;
+    let after = page.after.parse().unwrap_or_default();
+    let hooks = call.app.connections.hooks(AgentRef::from(&agent), after, page.read()).await?;
+    Ok(page.answer(hooks, |hook| hook.uid.to_string(), HookView::from))
+}
+
+/// Deletes a hook.
+#[utoipa::path(
+    delete,
+    path = "/admin/v1/hooks/{hook}",
+    operation_id = "deleteHook",
+    tag = "Hooks",
+    params(("hook" = Uuid, Path, description = "The id of the hook")),
+    responses((status = 204, description = "Deleted"), WriteProblems)
+)]
+pub(super) async fn remove(
+    State(app): App,
+    authority: Authority,
+    Segment(id): Segment,
+    _: Params<Nothing>,
+) -> Answer<impl IntoResponse> {
+    let (hook, agent) = app.connections.hook(&id).await?;
+    let managed = authority.catalog_of(&app.identity, &agent).await;
+    managed
+        .map_err(|fault| if fault == Fault::NotFound("agent") { Fault::NotFound("hook") } else { fault })?;
+    let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
+    app.connections.delete_hook(hook, audited).await?;
+    Ok(status)
+}
+
+/// The route of requests to hooks, which need no credential but a signature.
+pub(super) fn received() -> Router<Arc<Admin>> {
+    Router::new().route("/hooks/{hook}", post(receive))
+}
+
+async fn receive(State(app): App, _: Visit, Segment(id): Segment, request: Request) -> Answer<StatusCode> {
+    let call = Arc::clone(SharedContext::of(request.extensions())?);
+    let headers = request.headers().clone();
+    let body = bytes(request, MOST_BYTES).await?;
+    let accepted = StatusCode::ACCEPTED;
+    let audited = AuditedWrite::new(Arc::clone(&call) as Arc<_>, accepted.as_u16(), accepted.as_u16());
+    let received = app.connections.receive(&id, &headers, body, (Payer::from(call.client), audited)).await;
+    if let Err(Fault::Unauthenticated) = received {
+        app.authenticator.charge_failure(call.client)?;
+    }
+    received?;
+    Ok(accepted)
+}

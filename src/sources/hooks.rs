@@ -1,0 +1,212 @@
+//! Inbound webhooks: their creation and deletion, and what a signed request changes.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::HeaderMap;
+use uuid::Uuid;
+
+use super::connections::Connections;
+use super::secrets::KeyFileError;
+use super::webhook::{REMEMBERED, SECRET_BYTES, SECRET_PREFIX, Signed};
+use crate::model::audience::Audience;
+use crate::model::audit::fingerprint::difference;
+use crate::model::audit::write::AuditedWrite;
+use crate::model::caller::Payer;
+use crate::model::fault::{Fault, shortened};
+use crate::model::hook::Hook;
+use crate::model::ids::{AgentRef, HookId, ResourceUri};
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::store::write::{Write, WriteSummary};
+
+/// The maximum number of hooks of an agent.
+const MOST_HOOKS: i64 = 100;
+/// The maximum number of resources that a hook names.
+const MOST_URIS: usize = 100;
+/// What the encrypted secret of a hook is bound to besides its UUID.
+pub(super) const SECRET: &str = "secret";
+const NO_HOOK: Fault = Fault::NotFound("hook");
+const NO_TENANT: Fault = Fault::NotFound("tenant");
+
+impl Connections {
+    /// Creates a hook of an agent; returns it with its secret, which is not shown again.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] for resources that do not exist, and without a key to encrypt the secret.
+    pub async fn create_hook(
+        self: &Arc<Self>,
+        agent: AgentRef,
+        uris: Vec<ResourceUri>,
+        audited: AuditedWrite,
+    ) -> Result<(Hook, String), Fault> {
+        if uris.is_empty() || uris.len() > MOST_URIS {
+            return Err(Fault::invalid_params(format!("uris must be a list of 1 to {MOST_URIS} resources")));
+        }
+        let this = Arc::clone(self);
+        let scope = Scope::from(agent.tenant);
+        self.writer
+            .detached(async move {
+                let work = async |write: &mut Write| this.insert_hook(write, agent, uris).await;
+                this.writer.transact(scope, &audited, work).await
+            })
+            .await
+    }
+
+    async fn insert_hook(
+        &self,
+        write: &mut Write,
+        agent: AgentRef,
+        uris: Vec<ResourceUri>,
+    ) -> Result<(Hook, String), Fault> {
+        // Secrets are not encrypted under another key meanwhile.
+        write.lock_connections().await?;
+        let revision = write.lock(Scope::from(agent.tenant)).await?.ok_or(NO_TENANT)?;
+        if write.hook_count(agent).await? >= MOST_HOOKS {
+            return Err(Fault::invalid_params(format!(
+                "an agent has at most {MOST_HOOKS} hooks; delete one"
+            )));
+        }
+        if let Some(unknown) = write.unregistered(agent, &uris).await? {
+            let unknown = shortened(&unknown);
+            return Err(Fault::invalid_params(format!("uris: no such resource: {unknown}")));
+        }
+        let keys = self.keys.read().await?;
+        let mut secret = [0; SECRET_BYTES];
+        self.sources.random.fill(&mut secret)?;
+        let uid = HookId(self.sources.uid()?);
+        let sealed = keys.seal(uid.0, SECRET, &secret, self.sources.random.as_ref())?;
+        let hook = Hook { uid, agent, uris, sealed, created_at: self.sources.clock.now() };
+        write.put_hook(&hook).await?;
+        write.change(Scope::from(agent.tenant), ChangeKind::Hook, uid.to_string());
+        write.set_summary(summary(&hook, revision, None, Some(&hook)));
+        Ok((hook, format!("{SECRET_PREFIX}{}", STANDARD.encode(secret))))
+    }
+
+    /// The hooks of an agent after an id, the oldest first.
+    pub async fn hooks(&self, agent: AgentRef, after: Uuid, limit: i64) -> Result<Vec<Hook>, Fault> {
+        Ok(self.store.hooks(agent, after, limit).await?)
+    }
+
+    /// A hook with the slug of its agent.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn hook(&self, id: &str) -> Result<(Hook, String), Fault> {
+        let uid = id.parse().map(HookId).map_err(|_| NO_HOOK)?;
+        self.store.hook(uid).await?.ok_or(NO_HOOK)
+    }
+
+    /// Deletes a hook.
+    ///
+    /// # Errors
+    /// [`Fault::NotFound`].
+    pub async fn delete_hook(self: &Arc<Self>, hook: Hook, audited: AuditedWrite) -> Result<(), Fault> {
+        let this = Arc::clone(self);
+        let scope = Scope::from(hook.agent.tenant);
+        self.writer
+            .detached(async move {
+                let work = async |write: &mut Write| {
+                    let revision = write.lock(scope).await?.ok_or(NO_TENANT)?;
+                    if !write.delete_hook(hook.uid).await? {
+                        return Err(NO_HOOK);
+                    }
+                    write.change(scope, ChangeKind::Hook, hook.uid.to_string());
+                    write.set_summary(summary(&hook, revision, Some(&hook), None));
+                    Ok(())
+                };
+                this.writer.transact(scope, &audited, work).await
+            })
+            .await
+    }
+
+    /// Receives a request to a hook: what the hook names counts as changed, once for each message.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`] for an unknown hook and for a signature that does not hold.
+    pub async fn receive(
+        self: &Arc<Self>,
+        id: &str,
+        headers: &HeaderMap,
+        body: Bytes,
+        (payer, audited): (Payer, AuditedWrite),
+    ) -> Result<(), Fault> {
+        let signed = Signed::read(headers, self.sources.clock.now()).ok_or(Fault::Unauthenticated)?;
+        let uid = id.parse().map(HookId).map_err(|_| Fault::Unauthenticated)?;
+        let found = self.loader.load(payer, async || self.store.hook(uid).await).await?;
+        let (hook, _) = found.ok_or(Fault::Unauthenticated)?;
+        let keys = self.keys.read().await.map_err(unusable)?;
+        let secret = keys.open(uid.0, SECRET, &hook.sealed).map_err(unusable)?;
+        if !signed.is_of(&body, &secret) {
+            return Err(Fault::Unauthenticated);
+        }
+        let this = Arc::clone(self);
+        let scope = Scope::from(hook.agent.uid);
+        self.writer
+            .detached(async move {
+                let work = async |write: &mut Write| this.count(write, &hook, &signed.message).await;
+                this.writer.transact(scope, &audited, work).await
+            })
+            .await
+    }
+
+    async fn count(&self, write: &mut Write, hook: &Hook, message: &str) -> Result<(), Fault> {
+        let scope = Scope::from(hook.agent.uid);
+        let revision = write.lock(scope).await?.ok_or(Fault::Unauthenticated)?;
+        let now = self.sources.clock.now();
+        if !write.count_message(hook.uid, message, now, now - REMEMBERED).await? {
+            return Ok(());
+        }
+        for (uri, labels) in write.touch_resources(hook.agent, &hook.uris, revision, now).await? {
+            write.change_for(Audience::of(&labels), scope, ChangeKind::ResourceTouched, uri);
+        }
+        write.set_summary(summary(hook, revision, Some(hook), Some(hook)));
+        Ok(())
+    }
+
+    /// Encrypts the secrets of hooks under the first key; returns how many were encrypted under another.
+    pub(super) async fn rekey_hooks(
+        &self,
+        write: &mut Write,
+        keys: &super::secrets::KeyRing,
+        at_once: i64,
+    ) -> Result<usize, Fault> {
+        let (mut after, mut rekeyed) = (Uuid::nil(), 0);
+        loop {
+            let page = write.hooks_of_other_keys(keys.first(), after, at_once).await?;
+            for mut hook in page.iter().cloned() {
+                let missing = || KeyFileError::Missing {
+                    file: self.keys.name(),
+                    key: hook.sealed.key.clone(),
+                    secret: format!("the secret of the hook {}", hook.uid),
+                };
+                let value = keys.open(hook.uid.0, SECRET, &hook.sealed).map_err(|_| missing())?;
+                hook.sealed = keys.seal(hook.uid.0, SECRET, &value, self.sources.random.as_ref())?;
+                write.put_hook(&hook).await?;
+                rekeyed += 1;
+            }
+            match page.last() {
+                Some(last) => after = last.uid.0,
+                None => return Ok(rekeyed),
+            }
+        }
+    }
+}
+
+/// A secret that cannot be read is a fault of the gateway's configuration, and none of the sender's.
+fn unusable(error: impl std::fmt::Display) -> Fault {
+    Fault::Internal(format!("the secret of a hook cannot be decrypted: {error}"))
+}
+
+/// The summary of a write of a hook, for the audit log.
+fn summary(hook: &Hook, revision: Revision, old: Option<&Hook>, new: Option<&Hook>) -> WriteSummary {
+    WriteSummary {
+        subject: hook.uid.to_string(),
+        revision,
+        created: old.is_none(),
+        tenant: Some(hook.agent.tenant),
+        agent: Some(hook.agent.uid),
+        difference: difference(old, new),
+    }
+}

@@ -1,0 +1,207 @@
+//! Inbound webhooks, and the messages that were counted.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::write::Write;
+use super::{Store, StoreError};
+use crate::model::connection::Sealed;
+use crate::model::hook::Hook;
+use crate::model::ids::{AgentId, AgentRef, HookId, ResourceUri, TenantId};
+use crate::model::label::Labels;
+use crate::model::scope::Revision;
+
+struct Row {
+    uid: Uuid,
+    tenant: Uuid,
+    agent: Uuid,
+    uris: Vec<String>,
+    key_id: String,
+    sealed: Vec<u8>,
+    created_at: OffsetDateTime,
+}
+
+impl TryFrom<Row> for Hook {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        let uri = |uri: &String| ResourceUri::parse(uri).map_err(|_| StoreError::Unreadable("hook"));
+        Ok(Self {
+            uid: HookId(row.uid),
+            agent: AgentRef { tenant: TenantId(row.tenant), uid: AgentId(row.agent) },
+            uris: row.uris.iter().map(uri).collect::<Result<_, _>>()?,
+            sealed: Sealed { key: row.key_id, bytes: row.sealed },
+            created_at: row.created_at,
+        })
+    }
+}
+
+impl Store {
+    /// Reads a hook of an agent that is not deleted, with the slug of the agent.
+    pub async fn hook(&self, uid: HookId) -> Result<Option<(Hook, String)>, StoreError> {
+        let row = self
+            .read(async |connection| {
+                sqlx::query!(
+                    "select h.uid, h.tenant, h.agent, h.uris, h.key_id, h.sealed, h.created_at, a.slug from hooks h \
+                     join agents a on a.tenant = h.tenant and a.uid = h.agent \
+                     where h.uid = $1 and a.deleted_at is null",
+                    uid.0
+                )
+                .fetch_optional(connection)
+                .await
+            })
+            .await?;
+        let hook = row.map(|row| {
+            let (uid, tenant, agent, uris) = (row.uid, row.tenant, row.agent, row.uris);
+            let (key_id, sealed, created_at) = (row.key_id, row.sealed, row.created_at);
+            let row = (Row { uid, tenant, agent, uris, key_id, sealed, created_at }, row.slug);
+            Ok((Hook::try_from(row.0)?, row.1))
+        });
+        hook.transpose()
+    }
+
+    /// Lists the hooks of an agent after an id, the oldest first.
+    pub async fn hooks(&self, agent: AgentRef, after: Uuid, limit: i64) -> Result<Vec<Hook>, StoreError> {
+        let rows = self
+            .read(async |connection| {
+                sqlx::query_as!(
+                    Row,
+                    "select uid, tenant, agent, uris, key_id, sealed, created_at from hooks \
+                     where tenant = $1 and agent = $2 and uid > $3 order by uid limit $4",
+                    agent.tenant.0,
+                    agent.uid.0,
+                    after,
+                    limit,
+                )
+                .fetch_all(connection)
+                .await
+            })
+            .await?;
+        rows.into_iter().map(Hook::try_from).collect()
+    }
+}
+
+impl Write {
+    /// The number of hooks of an agent.
+    pub async fn hook_count(&mut self, agent: AgentRef) -> Result<i64, StoreError> {
+        let count = sqlx::query_scalar!(
+            r#"select count(*) as "count!" from hooks where tenant = $1 and agent = $2"#,
+            agent.tenant.0,
+            agent.uid.0
+        );
+        Ok(count.fetch_one(self.connection()).await?)
+    }
+
+    /// The first of these URIs at which an agent has no resource.
+    pub async fn unregistered(
+        &mut self,
+        agent: AgentRef,
+        uris: &[ResourceUri],
+    ) -> Result<Option<String>, StoreError> {
+        let uris: Vec<_> = uris.iter().map(ToString::to_string).collect();
+        let unknown = sqlx::query_scalar!(
+            r#"select named.uri as "uri!" from unnest($3::text[]) with ordinality as named (uri, nth)
+            where not exists (
+                select from resources r where r.tenant = $1 and r.agent = $2 and r.uri = named.uri
+            ) order by nth limit 1"#,
+            agent.tenant.0,
+            agent.uid.0,
+            &uris,
+        );
+        Ok(unknown.fetch_optional(self.connection()).await?)
+    }
+
+    /// Inserts a hook, or replaces its encrypted secret.
+    pub async fn put_hook(&mut self, hook: &Hook) -> Result<(), StoreError> {
+        let uris: Vec<_> = hook.uris.iter().map(ToString::to_string).collect();
+        sqlx::query!(
+            "insert into hooks (uid, tenant, agent, uris, key_id, sealed, created_at) \
+             values ($1, $2, $3, $4, $5, $6, $7) \
+             on conflict (uid) do update set key_id = excluded.key_id, sealed = excluded.sealed",
+            hook.uid.0,
+            hook.agent.tenant.0,
+            hook.agent.uid.0,
+            &uris,
+            hook.sealed.key,
+            hook.sealed.bytes,
+            hook.created_at,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    /// Deletes a hook; returns whether it existed.
+    pub async fn delete_hook(&mut self, uid: HookId) -> Result<bool, StoreError> {
+        let done = sqlx::query!("delete from hooks where uid = $1", uid.0).execute(self.connection()).await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// Reads hooks after an id whose secret is not encrypted under this key.
+    pub async fn hooks_of_other_keys(
+        &mut self,
+        key: &str,
+        after: Uuid,
+        limit: i64,
+    ) -> Result<Vec<Hook>, StoreError> {
+        let rows = sqlx::query_as!(
+            Row,
+            "select uid, tenant, agent, uris, key_id, sealed, created_at from hooks \
+             where key_id <> $1 and uid > $2 order by uid limit $3",
+            key,
+            after,
+            limit,
+        )
+        .fetch_all(self.connection())
+        .await?;
+        rows.into_iter().map(Hook::try_from).collect()
+    }
+
+    /// Counts a message of a hook, unless it was counted since `since`; returns whether it is counted now. Forgets older
+    /// messages of the hook.
+    pub async fn count_message(
+        &mut self,
+        hook: HookId,
+        message: &str,
+        now: OffsetDateTime,
+        since: OffsetDateTime,
+    ) -> Result<bool, StoreError> {
+        sqlx::query!("delete from hook_messages where hook = $1 and received_at < $2", hook.0, since)
+            .execute(self.connection())
+            .await?;
+        let done = sqlx::query!(
+            "insert into hook_messages (hook, message, received_at) \
+             select uid, $2, $3 from hooks where uid = $1 on conflict do nothing",
+            hook.0,
+            message,
+            now
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// Records that resources changed, without new content; returns those that exist, with their labels.
+    pub async fn touch_resources(
+        &mut self,
+        agent: AgentRef,
+        uris: &[ResourceUri],
+        revision: Revision,
+        now: OffsetDateTime,
+    ) -> Result<Vec<(String, Labels)>, StoreError> {
+        let uris: Vec<_> = uris.iter().map(ToString::to_string).collect();
+        let rows = sqlx::query!(
+            r#"update resources set revision = $4, last_modified = $5
+            where tenant = $1 and agent = $2 and uri = any($3) returning uri, nullif(labels, '{}') as labels"#,
+            agent.tenant.0,
+            agent.uid.0,
+            &uris,
+            revision.0,
+            now,
+        )
+        .fetch_all(self.connection())
+        .await?;
+        let labels = |row: Option<Vec<String>>| super::columns::labels(row.as_deref());
+        rows.into_iter().map(|row| Ok((row.uri, labels(row.labels)?))).collect()
+    }
+}
