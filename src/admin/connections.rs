@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json;
 use axum::extract::State;
@@ -22,11 +23,13 @@ use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::services::{Answer, App};
 use crate::http::precondition::etag;
+use crate::model::caller::Payer;
 use crate::model::connection::{
     ConnectionLimitChanges, ConnectionLimits, StoredConnection, StoredSecret, Tenants,
 };
 use crate::model::fault::Fault;
 use crate::model::ids::{Slug, TenantId};
+use crate::model::place::{SourcePlace, SourceText};
 use crate::sources::{
     self, Connection, ConnectionChange, Connections, FailedFetch, SecretChanges, TenantNames,
 };
@@ -408,6 +411,78 @@ pub(super) async fn list_of_tenant(
         kind: stored.kind,
     };
     Ok(page.answer(stored, |stored| stored.slug.to_string(), usable))
+}
+
+/// What is fetched to test a connection.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConnectionTest {
+    /// As the source of a resource; the connection may be left out.
+    #[schema(value_type = SourceText)]
+    source: Map<String, Value>,
+}
+
+/// How a fetch went.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Tested {
+    /// It succeeded.
+    Fetched {
+        /// Always true.
+        ok: bool,
+        /// How long it took, in milliseconds.
+        millis: u64,
+        /// The number of bytes.
+        bytes: u64,
+    },
+    /// It failed.
+    Failed {
+        /// Always false.
+        ok: bool,
+        /// Why, as in `data.reason` of a failed read; `not_found` and `timeout` besides.
+        reason: &'static str,
+    },
+}
+
+/// Fetches content as a read would, and tells how that went.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/connections/{connection}/test",
+    operation_id = "testConnection",
+    tag = "Connections",
+    params(("connection" = String, Path, description = "The id of the connection")),
+    request_body = ConnectionTest,
+    responses((status = 200, description = "How the fetch went", body = Tested), WriteProblems)
+)]
+pub(super) async fn test(
+    State(app): App,
+    authority: Authority,
+    Segment(id): Segment,
+    _: Params<Nothing>,
+    Input(ConnectionTest { mut source }): Input<ConnectionTest>,
+) -> Answer<impl IntoResponse> {
+    authority.operator()?;
+    let stored = app.connections.stored(&id).await?;
+    source.entry("connection").or_insert_with(|| Value::from(stored.slug.as_str()));
+    let text: SourceText = serde_json::from_value(Value::Object(source))
+        .map_err(|error| Fault::invalid_params(format!("source: {error}")))?;
+    let place = SourcePlace::new(text)?;
+    if *place.connection() != stored.slug {
+        return Err(Fault::invalid_params("source.connection: expected the connection that is tested").into());
+    }
+    let wrong = |error| Fault::invalid_params(format!("source.{error}"));
+    place.place().check_kind(stored.kind).map_err(wrong)?;
+    let location = place.locate(&[]).filter(|_| place.place().variables().is_empty());
+    let location = location.ok_or(Fault::invalid_params("source: a test has no values for variables"))?;
+    let found = app.connections.get(Payer::Gateway, stored.uid).await?;
+    let connection = found.ok_or(Fault::NotFound("connection"))?;
+    let began = Instant::now();
+    let fetched = app.catalog.fetcher().probe(&connection, &location).await;
+    let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Ok(Json(match fetched {
+        Ok(bytes) => Tested::Fetched { ok: true, millis, bytes },
+        Err(error) => Tested::Failed { ok: false, reason: sources::reason(error) },
+    }))
 }
 
 /// Encrypts the secrets of all connections under the first key of `sources.key_file`.

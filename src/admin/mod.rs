@@ -70,6 +70,7 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(keys::create_owner, keys::list_owner))
         .routes(routes!(connections::create, connections::list))
         .routes(routes!(connections::read, connections::update, connections::remove))
+        .routes(routes!(connections::test))
         .routes(routes!(connections::list_of_tenant))
         .routes(routes!(connections::rekey))
         .routes(routes!(agents::create, agents::list))

@@ -71,6 +71,17 @@ enum Command {
         /// The id of the connection.
         id: String,
     },
+    /// Fetch content as a read would, and print how that went.
+    Test {
+        /// The id of the connection.
+        id: String,
+        /// A path below that of the connection.
+        #[arg(long)]
+        path: Option<String>,
+        /// The name of a statement of the connection, with `@` before it.
+        #[arg(long)]
+        statement: Option<String>,
+    },
     /// Encrypt the secrets of all connections under the first key of `sources.key_file`, while the gateway serves.
     Rekey,
 }
@@ -123,6 +134,19 @@ impl Connection {
             }
             Command::Delete { id } => {
                 objects.write("deleted", &id, &request(Method::DELETE, path(&id), None)?)
+            }
+            Command::Test { id, path: place, statement } => {
+                let mut source = Members::default();
+                source.set_some("path", place.as_ref())?;
+                source.set_some("statement", statement.as_ref())?;
+                let mut members = Members::default();
+                members.set("source", &source)?;
+                let call = request(Method::POST, format!("{}/test", path(&id)), Some(&members))?;
+                let answer: Value = serde_json::from_slice(&objects.admin.call(&call)?)?;
+                match answer["reason"].as_str() {
+                    None => print(&format!("{} bytes in {} ms\n", answer["bytes"], answer["millis"])),
+                    Some(reason) => Err(Failure::Gateway(format!("the fetch failed: {reason}"))),
+                }
             }
             Command::Rekey => {
                 let call = request(Method::POST, "/connection-secrets/rekey".to_owned(), None)?;

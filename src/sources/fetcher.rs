@@ -1,5 +1,7 @@
 //! Content from outside, fetched at most once at a time and kept for as long as its definition allows.
 
+mod probe;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

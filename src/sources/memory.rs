@@ -45,10 +45,16 @@ impl Connection {
     /// [`FetchError::NotAllowed`] if the tenant may not use the connection, or it is disabled; [`FetchError::Denied`] if its
     /// settings or secrets cannot be used.
     pub fn source(&self, tenant: TenantId) -> Result<&Arc<dyn Source>, FetchError> {
-        if !self.enabled || !self.tenants.contains(tenant) {
-            return Err(FetchError::NotAllowed);
+        if self.tenants.contains(tenant) { self.enabled_source() } else { Err(FetchError::NotAllowed) }
+    }
+
+    /// The source, whoever uses it.
+    pub(super) fn enabled_source(&self) -> Result<&Arc<dyn Source>, FetchError> {
+        if self.enabled {
+            self.source.as_ref().ok_or(FetchError::Denied)
+        } else {
+            Err(FetchError::NotAllowed)
         }
-        self.source.as_ref().ok_or(FetchError::Denied)
     }
 
     /// Its state for a tenant; without one, the worst of all tenants.

@@ -6,6 +6,7 @@ mod hooks;
 mod refusals;
 mod replicas;
 mod secrets;
+mod use_of;
 
 use std::path::{Path, PathBuf};
 

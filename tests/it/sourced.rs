@@ -3,7 +3,7 @@
 mod definitions;
 mod failures;
 mod reads;
-mod upstream;
+pub(crate) mod upstream;
 
 use serde_json::{Value, json};
 

@@ -53,6 +53,10 @@ fn probe(operation: &str, nth: usize) -> Probe {
         "createHook" => Probe { fixture: Some(Fixture::Resource), ..with(json!({"uris": ["x:1"]})) },
         "deleteHook" => Probe { fixture: Some(Fixture::Hook), ..plain() },
         "createConnection" => with(new_connection(&format!("new-{nth}"))),
+        "testConnection" => {
+            let body = json!({"source": {"path": "x"}});
+            Probe { fixture: Some(Fixture::Connection), ..with(body) }
+        }
         "updateConnection" => Probe { fixture: Some(Fixture::Connection), ..with(json!({})) },
         "deleteConnection" => Probe { fixture: Some(Fixture::Connection), ..plain() },
         "createTenant" => with(json!({"id": format!("new-{nth}")})),
@@ -81,7 +85,7 @@ fn probe(operation: &str, nth: usize) -> Probe {
 }
 
 fn new_connection(id: &str) -> Value {
-    json!({"id": id, "kind": "http", "settings": {"baseUrl": "http://api.example/"}})
+    json!({"id": id, "kind": "http", "settings": {"baseUrl": "http://127.0.0.1:9/"}})
 }
 
 fn new_resource() -> Value {

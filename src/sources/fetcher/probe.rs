@@ -1,0 +1,37 @@
+//! A fetch that tests a connection.
+
+use content_source::{Bounds, FetchError, Fetched, Location};
+use tokio::time::{Instant, timeout_at};
+use uuid::Uuid;
+
+use super::{Fetcher, MOST_ENTRIES};
+use crate::model::ids::TenantId;
+use crate::sources::Connection;
+
+/// The operator has the limits of a connection for itself, as each tenant has.
+const OPERATOR: TenantId = TenantId(Uuid::nil());
+
+impl Fetcher {
+    /// Fetches a location as a read would, within the limits of the connection, and keeps nothing. Returns the number of
+    /// bytes.
+    ///
+    /// # Errors
+    /// [`FetchError`].
+    pub async fn probe(&self, connection: &Connection, location: &Location) -> Result<u64, FetchError> {
+        let Connection { limits, uid, revision, .. } = connection;
+        let source = connection.enabled_source()?;
+        let deadline = Instant::now() + limits.timeout();
+        let passage = self.inner.gates.pass((*uid, *revision), limits, OPERATOR, deadline).await?;
+        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES };
+        let asked = timeout_at(deadline, source.fetch(location, None, bounds)).await;
+        let fetched = asked.unwrap_or(Err(FetchError::Timeout));
+        passage.record(&fetched);
+        match fetched? {
+            Fetched::Contents { contents, .. } => {
+                Ok(contents.iter().map(|content| content.bytes.len() as u64).sum())
+            }
+            // Nothing was known that it could be compared with.
+            Fetched::Unchanged => Err(FetchError::BadContent),
+        }
+    }
+}
