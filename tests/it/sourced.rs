@@ -2,6 +2,7 @@
 
 mod definitions;
 mod failures;
+mod guide;
 mod reads;
 pub(crate) mod upstream;
 
