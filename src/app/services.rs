@@ -146,7 +146,9 @@ async fn warm_up(identity: &Identity, catalog: &Catalog, most: usize) {
     let began = std::time::Instant::now();
     match catalog.warm(identity, most).await {
         Ok(agents) => {
-            tracing::info!(agents, took_ms = began.elapsed().as_millis(), "agents used last loaded");
+            // A number in logs as JSON, which 128 bits are not.
+            let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(agents, took_ms, "agents used last loaded");
         }
         Err(error) => tracing::debug!(%error, "agents used last not loaded"),
     }

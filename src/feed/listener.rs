@@ -40,7 +40,7 @@ impl Feed {
             let Some(lost) = ended else { break };
             wait = if connected { FIRST_WAIT } else { (wait * 2).min(LAST_WAIT) };
             if connected || !attempted {
-                let retry_in_ms = wait.as_millis();
+                let retry_in_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 tracing::warn!(error = %lost, retry_in_ms, "listen connection lost; sweeping before each answer");
             }
             attempted = true;
