@@ -30,7 +30,6 @@ use crate::source::{Bounds, ChangeHint, Content, Entry, Fetched, Source, Tree, V
 
 mod body;
 mod settings;
-mod tls;
 
 /// How many redirects of a fetch are followed.
 const MAX_REDIRECTS: usize = 3;
@@ -190,7 +189,7 @@ impl Source for Http {
 }
 
 /// Gives the client addresses that were checked: it connects to these.
-struct CheckedResolver(Egress);
+pub(crate) struct CheckedResolver(pub(crate) Egress);
 
 impl reqwest::dns::Resolve for CheckedResolver {
     fn resolve(&self, name: Name) -> Resolving {

@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 use crate::egress::Resolve;
 use crate::error::SettingsError;
 use crate::file;
+use crate::git::Git;
 use crate::http;
+use crate::s3::S3;
 use crate::source::Source;
 use crate::sql::Sql;
 
@@ -74,7 +76,8 @@ pub fn connect(
     match kind {
         Kind::File => Ok(Arc::new(file::connect(settings, secrets, environment)?)),
         Kind::Http => Ok(Arc::new(http::connect(settings, secrets, environment)?)),
+        Kind::Git => Ok(Arc::new(Git::new(settings, secrets, environment)?)),
+        Kind::S3 => Ok(Arc::new(S3::new(settings, secrets, environment)?)),
         Kind::Sql => Ok(Arc::new(Sql::new(settings, secrets, environment)?)),
-        _ => Err(SettingsError::new("kind", format!("{} is not available", kind.as_str()))),
     }
 }

@@ -11,14 +11,17 @@
 mod egress;
 mod error;
 mod file;
+mod git;
 mod http;
 mod kind;
 mod location;
 mod paths;
 mod place;
+mod s3;
 mod settings;
 mod source;
 mod sql;
+mod tls;
 
 pub use self::egress::{Egress, Resolve, SystemResolver};
 pub use self::error::{FetchError, SettingsError};

@@ -172,12 +172,7 @@ fn postgres(
         let problem = format!("must have 1 to {MAX_CHANNEL_BYTES} bytes and no NUL");
         return Err(SettingsError::new("settings.notifyChannel", problem));
     }
-    let tls = match tls::configure(settings.ca.as_deref()) {
-        Ok(tls) => Some(Arc::new(tls)),
-        Err(problem) if settings.ca.is_some() => return Err(SettingsError::new("settings.ca", problem)),
-        // Servers that are connected to without TLS need no authorities.
-        Err(_) => None,
-    };
+    let tls = Arc::new(crate::tls::configure(settings.ca.as_deref())?);
     let egress = Egress::new(settings.allow_networks, Arc::clone(&environment.resolver));
     let server = Server { url, password, egress, tls, environment: Arc::clone(environment) };
     Ok(Postgres::new(server, settings.notify_channel))

@@ -16,9 +16,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
-use super::tls;
 use crate::error::SettingsError;
 use crate::settings::{networks, read_secrets, read_settings};
+use crate::tls;
 
 /// How long opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -42,8 +42,7 @@ pub(super) struct Server {
     pub(super) url: PostgresUrl,
     pub(super) password: Option<String>,
     pub(super) egress: Egress,
-    /// `None` if the system has no authorities to trust.
-    pub(super) tls: Option<Arc<rustls::ClientConfig>>,
+    pub(super) tls: Arc<rustls::ClientConfig>,
     pub(super) environment: Arc<Environment>,
 }
 
@@ -133,7 +132,7 @@ impl Server {
         let (client, driver) = if encrypted {
             let name = self.url.host.trim_start_matches('[').trim_end_matches(']').to_owned();
             let name = ServerName::try_from(name).map_err(|_| FetchError::NotAllowed)?;
-            let tls = Tls { config: self.tls.clone().ok_or(FetchError::NotAllowed)?, name };
+            let tls = Tls { config: Arc::clone(&self.tls), name };
             config.ssl_mode(SslMode::Require);
             let (client, connection) =
                 config.connect_raw(stream, tls).await.map_err(|error| failure(&error))?;

@@ -33,7 +33,7 @@ fn settings_that_are_refused_name_their_member() {
         (
             json!({"url": "postgres://u@db/x", "ca": "x"}),
             json!({}),
-            "settings.ca must be certificates in PEM",
+            "settings.ca must have certificates in PEM",
         ),
         (
             json!({"url": "postgres://u@db/x"}),

@@ -6,40 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-
-/// A configuration that trusts the authorities of `ca` (PEM), or those of the system.
-///
-/// # Errors
-/// Says what is wrong with `ca`, or that the system has no authorities.
-pub(super) fn configure(ca: Option<&str>) -> Result<ClientConfig, &'static str> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|_| "needs a version of TLS that is not supported")?;
-    let Some(ca) = ca else {
-        let builder = builder.with_platform_verifier();
-        return Ok(builder
-            .map_err(|_| "needs the certificates of the system, or `ca`")?
-            .with_no_client_auth());
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
-        let certificate = certificate.map_err(|_| "must be certificates in PEM")?;
-        roots.add(certificate).map_err(|_| "must be certificates of authorities")?;
-    }
-    if roots.is_empty() {
-        return Err("must be certificates in PEM");
-    }
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
 
 /// Connects with TLS for one name.
 #[derive(Clone)]

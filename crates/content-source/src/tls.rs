@@ -1,4 +1,4 @@
-//! Whom connections of HTTP APIs trust.
+//! Whom connections with TLS trust.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,7 +18,7 @@ static SYSTEM: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
 });
 
 /// Trusts the system's authorities, and those of `ca` in PEM.
-pub(super) fn configure(ca: Option<&str>) -> Result<ClientConfig, SettingsError> {
+pub(crate) fn configure(ca: Option<&str>) -> Result<ClientConfig, SettingsError> {
     let refuse = |problem: &str| SettingsError::new("settings.ca", problem);
     let mut roots = Arc::clone(&SYSTEM);
     if let Some(pem) = ca {

@@ -1,0 +1,292 @@
+//! Files of a commit of a git repository: cloned over HTTP into a cache, or opened in place below a root of files.
+//!
+//! No program is run, and no configuration but the repository's own is read. A clone is bare, and of one commit each. The
+//! content of a file is that of its blob: filters and attributes do not apply, and symbolic links and submodules are not
+//! content.
+
+mod cache;
+mod objects;
+mod remote;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, BoxStream};
+use gix::ObjectId;
+use ipnet::IpNet;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::time::interval;
+
+use self::objects::{Commit, Listed};
+use self::remote::Remote;
+use crate::egress::Egress;
+use crate::error::{FetchError, SettingsError};
+use crate::kind::Environment;
+use crate::location::Location;
+use crate::paths;
+use crate::settings::{networks, read_secrets, read_settings};
+use crate::source::{Bounds, ChangeHint, Entry, Fetched, Source, Tree, Validator};
+use crate::tls;
+
+/// How often the size of a clone is compared with its budget while it is received.
+const SIZE_INTERVAL: Duration = Duration::from_millis(200);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Settings {
+    url: String,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    #[serde(default, deserialize_with = "networks")]
+    allow_networks: Vec<IpNet>,
+    ca: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Secrets {
+    username: Option<String>,
+    password: Option<String>,
+}
+
+/// A connection to a git repository.
+pub(crate) struct Git {
+    place: Place,
+    /// The branch, tag or commit; the repository's `HEAD` if there is none.
+    reference: Reference,
+}
+
+enum Place {
+    Local { path: PathBuf, environment: Arc<Environment> },
+    Remote(Arc<Remote>),
+}
+
+impl fmt::Debug for Git {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Git").finish_non_exhaustive()
+    }
+}
+
+/// What names a commit.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Reference {
+    Head,
+    /// A full name, or one of a branch or tag.
+    Name(String),
+    Commit(ObjectId),
+}
+
+impl Reference {
+    /// `None` if the text names no reference.
+    fn parse(text: &str) -> Option<Self> {
+        if text == "HEAD" {
+            return Some(Self::Head);
+        }
+        if text.len() == 40
+            && let Ok(commit) = ObjectId::from_hex(text.as_bytes())
+        {
+            return Some(Self::Commit(commit));
+        }
+        let full = format!("refs/heads/{text}");
+        gix::validate::reference::name(full.as_str().into()).ok()?;
+        Some(Self::Name(text.to_owned()))
+    }
+
+    /// The full names that it may stand for, the first that exists.
+    fn candidates(&self) -> Vec<String> {
+        match self {
+            Self::Head => vec!["HEAD".to_owned()],
+            Self::Name(name) if name.starts_with("refs/") => vec![name.clone()],
+            Self::Name(name) => vec![format!("refs/heads/{name}"), format!("refs/tags/{name}")],
+            Self::Commit(_) => Vec::new(),
+        }
+    }
+}
+
+impl Git {
+    /// Builds the source of settings.
+    pub(crate) fn new(
+        settings: &Value,
+        secrets: &Map<String, Value>,
+        environment: &Arc<Environment>,
+    ) -> Result<Self, SettingsError> {
+        let settings: Settings = read_settings(settings)?;
+        let secrets: Secrets = read_secrets(secrets, "an object with `username` and `password`, texts")?;
+        let reference = match &settings.reference {
+            None => Reference::Head,
+            Some(text) => Reference::parse(text).ok_or_else(|| {
+                SettingsError::new("settings.ref", "must be the name of a branch or tag, or a commit")
+            })?,
+        };
+        let place = if settings.url.starts_with("http://") || settings.url.starts_with("https://") {
+            let egress = Egress::new(settings.allow_networks, Arc::clone(&environment.resolver));
+            let tls = tls::configure(settings.ca.as_deref())?;
+            let credentials = (secrets.username, secrets.password);
+            let remote = Remote::new(&settings.url, credentials, egress, tls, Arc::clone(environment));
+            Place::Remote(Arc::new(remote.map_err(|problem| SettingsError::new("settings.url", problem))?))
+        } else {
+            let refuse = |member: &str| {
+                Err(SettingsError::new(member, "is not for a repository that is opened in place"))
+            };
+            if secrets.username.is_some() || secrets.password.is_some() {
+                return refuse("secrets");
+            }
+            if !settings.allow_networks.is_empty() {
+                return refuse("settings.allowNetworks");
+            }
+            if settings.ca.is_some() {
+                return refuse("settings.ca");
+            }
+            let path = PathBuf::from(settings.url.strip_prefix("file://").unwrap_or(&settings.url));
+            if !paths::is_below_root(&path, environment) {
+                let problem = "must be an HTTP URL, or a repository below one of `sources.file_roots`";
+                return Err(SettingsError::new("settings.url", problem));
+            }
+            Place::Local { path, environment: Arc::clone(environment) }
+        };
+        Ok(Self { place, reference })
+    }
+
+    /// The commit that a reference names now.
+    async fn commit(&self, reference: Option<&str>) -> Result<Commit, FetchError> {
+        let reference = match reference {
+            None => self.reference.clone(),
+            Some(text) => Reference::parse(text).ok_or(FetchError::NotFound)?,
+        };
+        match &self.place {
+            Place::Local { path, environment } => {
+                let (path, environment) = (path.clone(), Arc::clone(environment));
+                blocking(move || Commit::open_in_place(&path, &environment, &reference)).await
+            }
+            Place::Remote(remote) => {
+                let addresses = remote.resolve().await?;
+                // Dropped with this future: the work ends.
+                let interrupt = Interrupt(Arc::new(AtomicBool::new(false)));
+                let flag = Arc::clone(&interrupt.0);
+                let updater = Arc::clone(remote);
+                let update = blocking(move || updater.update(&reference, addresses, &flag));
+                let mut update = std::pin::pin!(update);
+                let mut ticks = interval(SIZE_INTERVAL);
+                let mut is_too_large = false;
+                loop {
+                    tokio::select! {
+                        commit = &mut update => {
+                            return if is_too_large { Err(FetchError::TooLarge) } else { commit };
+                        }
+                        _ = ticks.tick() => {
+                            let measured = Arc::clone(remote);
+                            if blocking(move || Ok(measured.is_over_budget())).await? {
+                                is_too_large = true;
+                                interrupt.0.store(true, Ordering::Relaxed);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Ends the work of a future that is dropped.
+struct Interrupt(Arc<AtomicBool>);
+
+impl Drop for Interrupt {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
+) -> Result<T, FetchError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| FetchError::Unreachable)?
+}
+
+impl Source for Git {
+    fn fetch<'a>(
+        &'a self,
+        location: &'a Location,
+        known: Option<&'a Validator>,
+        bounds: Bounds,
+    ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
+        Box::pin(async move {
+            let Location::Path { path, query, reference } = location else {
+                return Err(FetchError::NotAllowed);
+            };
+            if !query.is_empty() {
+                return Err(FetchError::NotAllowed);
+            }
+            let commit = self.commit(reference.as_deref()).await?;
+            let (path, known) = (path.clone(), known.cloned());
+            blocking(move || commit.read(&path, known.as_ref(), bounds)).await
+        })
+    }
+
+    fn scan<'a>(
+        &'a self,
+        tree: &'a Tree,
+        include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+    ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
+        // A directory a step, the deepest first: what waits is at most the siblings of the directories above.
+        let steps = stream::unfold(Scan::Start(tree), move |scan| async move {
+            match self.step(scan, include).await {
+                Ok(None) => None,
+                Ok(Some((entries, scan))) => Some((Ok(entries), scan)),
+                Err(error) => Some((Err(error), Scan::End)),
+            }
+        });
+        Box::pin(steps)
+    }
+
+    fn watch(&self, _tree: &Tree) -> Option<BoxStream<'static, ChangeHint>> {
+        None
+    }
+}
+
+/// How far a scan is.
+enum Scan<'a> {
+    Start(&'a Tree),
+    /// Directories that are still to be listed: their paths, which end in `/`, and their trees.
+    Rest(Arc<Commit>, Vec<(String, ObjectId)>),
+    End,
+}
+
+impl Git {
+    async fn step<'a>(
+        &self,
+        scan: Scan<'a>,
+        include: &(dyn Fn(&str) -> bool + Send + Sync),
+    ) -> Result<Option<(Vec<Entry>, Scan<'a>)>, FetchError> {
+        let (commit, mut directories) = match scan {
+            Scan::End => return Ok(None),
+            Scan::Start(tree) => {
+                let commit = Arc::new(self.commit(tree.reference.as_deref()).await?);
+                let (path, opened) = (tree.path.clone(), Arc::clone(&commit));
+                let root = blocking(move || opened.directory(&path)).await?;
+                (commit, vec![(String::new(), root)])
+            }
+            Scan::Rest(commit, directories) => (commit, directories),
+        };
+        let Some((prefix, directory)) = directories.pop() else { return Ok(None) };
+        let listing = Arc::clone(&commit);
+        let listed = blocking(move || listing.list(directory)).await?;
+        let mut files = Vec::new();
+        for Listed { name, id, is_directory } in listed {
+            let path = if is_directory { format!("{prefix}{name}/") } else { format!("{prefix}{name}") };
+            if include(&path) {
+                if is_directory { directories.push((path, id)) } else { files.push((path, id)) }
+            }
+        }
+        let measured = Arc::clone(&commit);
+        let entries = blocking(move || Ok(measured.entries(files))).await?;
+        Ok(Some((entries, Scan::Rest(commit, directories))))
+    }
+}
+
+#[cfg(test)]
+mod tests;

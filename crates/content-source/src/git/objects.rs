@@ -1,0 +1,209 @@
+//! Reads the trees and blobs of a commit.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use bytes::Bytes;
+use gix::object::Kind;
+use gix::objs::tree::EntryKind;
+use gix::{ObjectId, Repository, ThreadSafeRepository};
+
+use super::Reference;
+use super::cache::Lease;
+use crate::error::FetchError;
+use crate::kind::Environment;
+use crate::location::{Path, Segment};
+use crate::paths;
+use crate::source::{Bounds, Content, Entry, Fetched, Validator};
+
+/// No configuration of the host, no environment, no includes; objects of at most 64 MiB, which a small pack could unfold to
+/// far more.
+pub(super) fn options() -> gix::open::Options {
+    gix::open::Options::isolated()
+        .open_path_as_is(true)
+        .config_overrides(["gitoxide.objects.allocLimit=67108864", "protocol.version=2"])
+}
+
+/// A commit of an open repository.
+pub(super) struct Commit {
+    repository: ThreadSafeRepository,
+    root: ObjectId,
+    /// Keeps the clone from being removed.
+    _lease: Option<Lease>,
+}
+
+/// An entry of a directory.
+pub(super) struct Listed {
+    pub(super) name: String,
+    pub(super) id: ObjectId,
+    pub(super) is_directory: bool,
+}
+
+impl Commit {
+    /// A commit of a repository that has it.
+    pub(super) fn new(
+        repository: Repository,
+        id: ObjectId,
+        lease: Option<Lease>,
+    ) -> Result<Self, FetchError> {
+        let commit = repository.find_object(id).and_then(|object| object.peel_to_kind(Kind::Commit));
+        let commit = commit.map_err(|_| FetchError::NotFound)?;
+        let root = commit.into_commit().tree_id().map_err(|_| FetchError::BadContent)?.detach();
+        Ok(Self { repository: repository.into_sync(), root, _lease: lease })
+    }
+
+    /// The commit that a reference names in a repository below a root.
+    pub(super) fn open_in_place(
+        path: &FilePath,
+        environment: &Environment,
+        reference: &Reference,
+    ) -> Result<Self, FetchError> {
+        let path = paths::resolve(path, environment)?;
+        let inner = path.join(".git");
+        let path = if inner.is_dir() { paths::resolve(&inner, environment)? } else { path };
+        let repository = gix::open_opts(path, options()).map_err(|_| FetchError::NotFound)?;
+        // A repository may say that its parts are elsewhere.
+        let objects = repository.objects.store_ref().path().to_owned();
+        for part in [repository.git_dir().to_owned(), repository.common_dir().to_owned(), objects.clone()] {
+            paths::resolve(&part, environment)?;
+        }
+        if objects.join("info/alternates").exists() {
+            return Err(FetchError::NotAllowed);
+        }
+        let id = match reference {
+            Reference::Commit(id) => *id,
+            Reference::Head | Reference::Name(_) => {
+                let find = |name: String| {
+                    let found = repository.try_find_reference(name.as_str()).ok()??;
+                    found.into_fully_peeled_id().ok()
+                };
+                let found = reference.candidates().into_iter().find_map(find);
+                found.ok_or(FetchError::NotFound)?.detach()
+            }
+        };
+        Self::new(repository.clone(), id, None)
+    }
+
+    /// The kind and id of what is at a path.
+    fn find(
+        &self,
+        repository: &Repository,
+        segments: &[Segment],
+    ) -> Result<(EntryKind, ObjectId), FetchError> {
+        let mut found = (EntryKind::Tree, self.root);
+        for segment in segments {
+            if found.0 != EntryKind::Tree {
+                return Err(FetchError::NotFound);
+            }
+            let tree = repository.find_tree(found.1).map_err(|error| failure(&error))?;
+            let entry = tree.find_entry(segment.as_str()).ok_or(FetchError::NotFound)?;
+            found = (entry.mode().kind(), entry.object_id());
+        }
+        Ok(found)
+    }
+
+    /// The tree of a directory.
+    pub(super) fn directory(&self, path: &Path) -> Result<ObjectId, FetchError> {
+        match self.find(&self.repository.to_thread_local(), &path.segments)? {
+            (EntryKind::Tree, id) => Ok(id),
+            _ => Err(FetchError::NotFound),
+        }
+    }
+
+    /// The file or directory at a path.
+    pub(super) fn read(
+        &self,
+        path: &Path,
+        known: Option<&Validator>,
+        bounds: Bounds,
+    ) -> Result<Fetched, FetchError> {
+        let repository = self.repository.to_thread_local();
+        let (kind, id) = self.find(&repository, &path.segments)?;
+        let is_directory = match kind {
+            EntryKind::Tree => true,
+            EntryKind::Blob | EntryKind::BlobExecutable => false,
+            EntryKind::Link | EntryKind::Commit => return Err(FetchError::NotFound),
+        };
+        if is_directory != path.is_directory {
+            return Err(FetchError::NotFound);
+        }
+        let validator = Validator(id.as_bytes().to_vec());
+        if known == Some(&validator) {
+            return Ok(Fetched::Unchanged);
+        }
+        let files = if is_directory {
+            let files = self.list(id)?.into_iter().filter(|entry| !entry.is_directory);
+            files.map(|entry| (Some(entry.name), entry.id)).collect()
+        } else {
+            vec![(None, id)]
+        };
+        if files.len() > bounds.entries {
+            return Err(FetchError::TooLarge);
+        }
+        let mut left = bounds.bytes;
+        let mut contents = Vec::with_capacity(files.len());
+        for (name, id) in files {
+            // Before it is read.
+            let size = repository.find_header(id).map_err(|error| failure(&error))?.size();
+            left = left.checked_sub(size).ok_or(FetchError::TooLarge)?;
+            let bytes = Bytes::from(repository.find_blob(id).map_err(|error| failure(&error))?.take_data());
+            contents.push(Content { name, mime_type: None, modified: None, bytes });
+        }
+        Ok(Fetched::Contents { contents, validator: Some(validator) })
+    }
+
+    /// The files and directories directly in a directory, in byte order. Names that are no text are left out, as are
+    /// symbolic links and submodules.
+    pub(super) fn list(&self, directory: ObjectId) -> Result<Vec<Listed>, FetchError> {
+        let repository = self.repository.to_thread_local();
+        let tree = repository.find_tree(directory).map_err(|error| failure(&error))?;
+        let mut listed = Vec::new();
+        for entry in tree.iter() {
+            let entry = entry.map_err(|_| FetchError::BadContent)?;
+            let is_directory = match entry.mode().kind() {
+                EntryKind::Tree => true,
+                EntryKind::Blob | EntryKind::BlobExecutable => false,
+                EntryKind::Link | EntryKind::Commit => continue,
+            };
+            let name = std::str::from_utf8(entry.filename()).ok().and_then(Segment::new);
+            if let Some(name) = name {
+                listed.push(Listed { name: name.as_str().to_owned(), id: entry.object_id(), is_directory });
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Files of a tree, with their sizes.
+    pub(super) fn entries(&self, files: Vec<(String, ObjectId)>) -> Vec<Entry> {
+        let repository = self.repository.to_thread_local();
+        let entry = |(path, id): (String, ObjectId)| Entry {
+            path,
+            size: repository.find_header(id).ok().map(|header| header.size()),
+            modified: None,
+            validator: Validator(id.as_bytes().to_vec()),
+        };
+        files.into_iter().map(entry).collect()
+    }
+}
+
+/// What an error of reading an object means.
+fn failure(error: &gix::Error) -> FetchError {
+    if error.is_resource_exhausted() { FetchError::TooLarge } else { FetchError::BadContent }
+}
+
+/// The size in bytes of the files below a directory.
+pub(super) fn size(directory: &FilePath) -> u64 {
+    let mut directories: Vec<PathBuf> = vec![directory.to_owned()];
+    let mut total = 0_u64;
+    while let Some(directory) = directories.pop() {
+        // What vanishes meanwhile has no size.
+        let Ok(entries) = directory.read_dir() else { continue };
+        for entry in entries.flatten() {
+            match entry.metadata() {
+                Ok(found) if found.is_dir() => directories.push(entry.path()),
+                Ok(found) => total = total.saturating_add(found.len()),
+                Err(_) => {}
+            }
+        }
+    }
+    total
+}

@@ -1,0 +1,281 @@
+//! Clones of repositories over HTTP, each of one commit of a reference at a time.
+
+use std::any::Any;
+use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex as BackendMutex};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use gix::bstr::BStr;
+use gix::protocol::transport::client::blocking_io::http;
+use gix::remote::Direction;
+use gix::remote::fetch::{Shallow, Tags};
+use gix::{ObjectId, Repository};
+use parking_lot::Mutex;
+use reqwest::blocking::ClientBuilder;
+use rustls::ClientConfig;
+use url::Url;
+
+use super::Reference;
+use super::cache::{Lease, Slot, evict};
+use super::objects::{Commit, options, size};
+use crate::egress::Egress;
+use crate::error::FetchError;
+use crate::kind::Environment;
+
+/// How long the server may take for each part of an answer.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// After how many packs a clone is made anew: each fetch adds one, and old ones are not removed.
+const MAX_PACKS: usize = 64;
+
+/// A repository that is cloned.
+pub(super) struct Remote {
+    /// Without credentials.
+    url: Url,
+    host: String,
+    port: u16,
+    username: String,
+    password: Option<String>,
+    egress: Egress,
+    tls: ClientConfig,
+    environment: Arc<Environment>,
+    slot: Slot,
+    /// One update at a time, and what the last one found.
+    last: Mutex<Option<Checked>>,
+}
+
+/// What a reference named, asked at a time.
+struct Checked {
+    reference: Reference,
+    began: Instant,
+    commit: ObjectId,
+}
+
+impl Remote {
+    /// Parses a URL.
+    ///
+    /// # Errors
+    /// Says what is wrong, to be continued from the name of the member.
+    pub(super) fn new(
+        url: &str,
+        (username, password): (Option<String>, Option<String>),
+        egress: Egress,
+        tls: ClientConfig,
+        environment: Arc<Environment>,
+    ) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "must be a URL such as https://git.example.com/team/repository.git";
+        let mut url = Url::parse(url).map_err(|_| EXPECTED)?;
+        if url.password().is_some() {
+            return Err("must not have a password: it belongs into `secrets`");
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err("must not have a query or a fragment");
+        }
+        let username = username.unwrap_or_else(|| url.username().to_owned());
+        url.set_username("").map_err(|()| EXPECTED)?;
+        let host = url.host_str().ok_or(EXPECTED)?.to_owned();
+        let port = url.port_or_known_default().ok_or(EXPECTED)?;
+        // Others may see other things there, or nothing.
+        let identity = format!("{username}\n{url}");
+        let key =
+            gix::objs::compute_hash(gix::hash::Kind::Sha1, gix::object::Kind::Blob, identity.as_bytes());
+        let key = key.map_err(|_| EXPECTED)?;
+        let slot = Slot::new(&environment.cache_dir, &key.to_string());
+        Ok(Self {
+            url,
+            host,
+            port,
+            username,
+            password,
+            egress,
+            tls,
+            environment,
+            slot,
+            last: Mutex::default(),
+        })
+    }
+
+    /// The addresses of the server, which were checked.
+    pub(super) async fn resolve(&self) -> Result<Vec<SocketAddr>, FetchError> {
+        let addresses = self.egress.resolve(&self.host, self.port).await?;
+        // A password is not sent in clear but to where the operator says so.
+        let is_named = addresses.iter().all(|address| self.egress.names(address.ip()));
+        if self.password.is_some() && self.url.scheme() == "http" && !is_named {
+            return Err(FetchError::NotAllowed);
+        }
+        Ok(addresses)
+    }
+
+    /// Whether the clone exceeds the budget of all clones.
+    pub(super) fn is_over_budget(&self) -> bool {
+        size(&self.slot.directory) > self.environment.cache_bytes
+    }
+
+    /// The commit that a reference names, fetched if the clone does not have it.
+    pub(super) fn update(
+        &self,
+        reference: &Reference,
+        addresses: Vec<SocketAddr>,
+        interrupt: &AtomicBool,
+    ) -> Result<Commit, FetchError> {
+        let arrived = Instant::now();
+        let mut last = self.last.lock();
+        let lease = self.slot.lease()?;
+        // Asked since: by another that this one has waited for.
+        let known = last.as_ref().filter(|last| last.reference == *reference && last.began >= arrived);
+        if let Some(Checked { commit, .. }) = known
+            && let Ok(repository) = gix::open_opts(&self.slot.directory, options())
+            && repository.has_object(commit)
+        {
+            return Commit::new(repository, *commit, Some(lease));
+        }
+        let (repository, lease) = self.open(lease)?;
+        let began = Instant::now();
+        let commit = self.fetch(&repository, reference, addresses, interrupt)?;
+        *last = Some(Checked { reference: reference.clone(), began, commit });
+        if self.is_over_budget() {
+            drop((repository, lease));
+            self.slot.remove();
+            return Err(FetchError::TooLarge);
+        }
+        evict(&self.environment.cache_dir, self.environment.cache_bytes);
+        // With the packs that were added.
+        let repository =
+            gix::open_opts(&self.slot.directory, options()).map_err(|_| FetchError::Unreachable)?;
+        Commit::new(repository, commit, Some(lease))
+    }
+
+    /// Opens the clone, or makes an empty one.
+    fn open(&self, lease: Lease) -> Result<(Repository, Lease), FetchError> {
+        let packs = self.slot.directory.join("objects/pack").read_dir().map_or(0, Iterator::count);
+        // A pack, its index, and perhaps more.
+        let is_worn = packs > MAX_PACKS * 2;
+        if !is_worn && let Ok(repository) = gix::open_opts(&self.slot.directory, options()) {
+            return Ok((repository, lease));
+        }
+        drop(lease);
+        if self.slot.directory.exists() && !self.slot.remove() && !is_worn {
+            return Err(FetchError::Busy);
+        }
+        let lease = self.slot.lease()?;
+        if let Ok(repository) = gix::open_opts(&self.slot.directory, options()) {
+            return Ok((repository, lease));
+        }
+        std::fs::create_dir_all(&self.slot.directory).map_err(|_| FetchError::Unreachable)?;
+        let created = gix::ThreadSafeRepository::init_opts(
+            &self.slot.directory,
+            gix::create::Kind::Bare,
+            gix::create::Options::default(),
+            options(),
+        );
+        Ok((created.map_err(|_| FetchError::Unreachable)?.to_thread_local(), lease))
+    }
+
+    /// Asks what a reference names, and fetches it.
+    fn fetch(
+        &self,
+        repository: &Repository,
+        reference: &Reference,
+        addresses: Vec<SocketAddr>,
+        interrupt: &AtomicBool,
+    ) -> Result<ObjectId, FetchError> {
+        let candidates = reference.candidates();
+        // What was fetched is kept under a name, so that the next fetch is of what is new.
+        let specs: Vec<String> = match reference {
+            Reference::Commit(id) => vec![id.to_string()],
+            Reference::Head => vec!["+HEAD:refs/fetched/HEAD".to_owned()],
+            Reference::Name(_) => {
+                candidates.iter().map(|name| format!("+{name}:refs/fetched/{name}")).collect()
+            }
+        };
+        let remote = repository
+            .remote_at_without_url_rewrite(self.url.as_str())
+            .and_then(|remote| {
+                let specs = specs.iter().map(|spec| BStr::new(spec.as_str()));
+                remote.with_fetch_tags(Tags::None).with_refspecs(specs, Direction::Fetch)
+            })
+            .map_err(|_| FetchError::NotFound)?;
+        let connection = remote
+            .connect(Direction::Fetch)
+            .map_err(|error| failure(&error))?
+            .with_transport_options(Box::new(self.transport_options(addresses)))
+            // They are in the headers; no program is asked for others.
+            .with_credentials(|_| Ok(None));
+        let prepared = connection
+            .prepare_fetch(gix::progress::Discard, gix::remote::ref_map::Options::default())
+            .map_err(|error| failure(&error))?;
+        let mappings = &prepared.ref_map().mappings;
+        let named = |name: &str| {
+            let is_named = |mapping: &&gix::remote::fetch::refmap::Mapping| {
+                mapping.remote.as_name().is_some_and(|found| found == name)
+            };
+            mappings.iter().find(is_named)?.remote.peeled_id()
+        };
+        let commit = match reference {
+            Reference::Commit(id) => *id,
+            Reference::Head | Reference::Name(_) => {
+                let found = candidates.iter().find_map(|name| named(name));
+                found.ok_or(FetchError::NotFound)?.to_owned()
+            }
+        };
+        if !repository.has_object(commit) {
+            let depth = Shallow::DepthAtRemote(std::num::NonZeroU32::MIN);
+            let received = prepared.with_shallow(depth).receive(gix::progress::Discard, interrupt);
+            received.map_err(|error| failure(&error))?;
+        }
+        Ok(commit)
+    }
+
+    /// The header of the credentials, which goes to no other server: redirects are not followed.
+    fn authorization(&self) -> Option<String> {
+        let credentials = format!("{}:{}", self.username, self.password.as_ref()?);
+        Some(format!("Authorization: Basic {}", STANDARD.encode(credentials)))
+    }
+
+    /// A client that connects to the addresses that were checked, through no proxy, and follows no redirect.
+    fn transport_options(&self, addresses: Vec<SocketAddr>) -> http::Options {
+        let (host, tls) = (self.host.clone(), self.tls.clone());
+        let configure = move |builder: ClientBuilder| {
+            Ok(builder
+                .no_proxy()
+                .tls_backend_preconfigured(tls.clone())
+                .resolve_to_addrs(&host, &addresses)
+                .timeout(SILENCE_TIMEOUT)
+                .connect_timeout(SILENCE_TIMEOUT))
+        };
+        let backend =
+            http::reqwest::Options { configure_client: Some(Box::new(configure)), configure_request: None };
+        let backend: Arc<BackendMutex<dyn Any + Send + Sync>> = Arc::new(BackendMutex::new(backend));
+        http::Options {
+            extra_headers: self.authorization().into_iter().collect(),
+            follow_redirects: http::options::FollowRedirects::None,
+            backend: Some(backend),
+            ..http::Options::default()
+        }
+    }
+}
+
+/// What an error of a fetch means.
+fn failure(error: &gix::Error) -> FetchError {
+    let status = error.iter_errors().find_map(|error| error.downcast_ref::<reqwest::Error>()?.status());
+    match status.map(|status| status.as_u16()) {
+        Some(404 | 410) => return FetchError::NotFound,
+        Some(401 | 403) => return FetchError::Denied,
+        Some(400..) => return FetchError::Status { retry_after: None },
+        _ => {}
+    }
+    if error.is_unauthenticated() || error.is_permission_denied() {
+        FetchError::Denied
+    } else if error.is_resource_exhausted() {
+        FetchError::TooLarge
+    } else if error.is_not_found() {
+        FetchError::NotFound
+    } else if error.is_corrupted() {
+        FetchError::BadContent
+    } else {
+        FetchError::Unreachable
+    }
+}
