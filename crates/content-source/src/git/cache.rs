@@ -27,6 +27,9 @@ impl Slot {
     }
 
     fn open_lock(&self) -> Result<File, FetchError> {
+        if let Some(cache) = self.lock.parent() {
+            fs::create_dir_all(cache).map_err(|_| FetchError::Unreachable)?;
+        }
         let file = File::options().create(true).truncate(false).write(true).open(&self.lock);
         file.map_err(|_| FetchError::Unreachable)
     }

@@ -62,7 +62,6 @@ impl Site {
             }),
             folder,
         };
-        std::fs::create_dir(site.folder.path().join("cache")).unwrap();
         site.commit("first");
         git(&site.work(), &["tag", "-a", "v1", "-m", "one"]);
         site
@@ -227,7 +226,7 @@ async fn a_repository_in_place_does_not_lead_out_of_the_roots() {
         ("linked.git", Err(FetchError::NotAllowed)),
         ("denied", Err(FetchError::NotAllowed)),
         ("none.git", Err(FetchError::NotFound)),
-        ("cache", Err(FetchError::NotFound)),
+        ("work/guides", Err(FetchError::NotFound)),
     ] {
         let source = site.connect(&json!({"url": root.join(name).to_str().unwrap()}), &json!({})).unwrap();
         assert_eq!(text(&source, "guides/intro.md", None).await, expected, "{name}");
