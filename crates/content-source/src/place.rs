@@ -294,7 +294,7 @@ impl Pattern {
         for piece in &self.0 {
             match piece {
                 Piece::Literal(text) => filled.push_str(text),
-                Piece::Variable { name, allows_slashes } => filled.push_str(&value(name, *allows_slashes)?),
+                Piece::Variable { name, allows_slashes } => filled.push_str(value(name, *allows_slashes)?),
             }
         }
         Ok(filled)

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{Place, PlaceText, Variable};
 use crate::error::FetchError;
 use crate::kind::Kind;
-use crate::location::{Format, Location};
+use crate::location::{Format, Location, Segment};
 
 fn path(text: &str) -> Result<Place, String> {
     let text = PlaceText { path: Some(text.to_owned()), ..PlaceText::default() };
@@ -17,7 +17,7 @@ fn path(text: &str) -> Result<Place, String> {
 /// The path that a place resolves to, joined.
 fn resolved(place: &Place, values: &[(&str, &str)]) -> Result<String, FetchError> {
     let Location::Path { path, .. } = place.resolve(values.iter().copied())? else { panic!("{place:?}") };
-    let segments: Vec<_> = path.segments.iter().map(|segment| segment.as_str()).collect();
+    let segments: Vec<_> = path.segments.iter().map(Segment::as_str).collect();
     Ok(segments.join("/") + if path.is_directory { "/" } else { "" })
 }
 
@@ -217,10 +217,10 @@ proptest! {
 
     #[test]
     fn any_text_is_refused_or_stays_below_the_root(text in "[a./\\\\%2eEfF5c:?#{}+-]{0,12}") {
-        if let Ok(place) = path(&text) {
-            if let Ok(Location::Path { path, .. }) = place.resolve([("a", "x"), ("e", "y")]) {
-                prop_assert!(path.segments.iter().all(|segment| !["", ".", ".."].contains(&segment.as_str())));
-            }
+        if let Ok(place) = path(&text)
+            && let Ok(Location::Path { path, .. }) = place.resolve([("a", "x"), ("e", "y")])
+        {
+            prop_assert!(path.segments.iter().all(|segment| !["", ".", ".."].contains(&segment.as_str())));
         }
     }
 }
