@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Admin, AuditReader, LimitBounds, ManifestLimits};
 use crate::audit::RunningAudit;
+use crate::catalog::watch::Watcher;
 use crate::config::Settings;
 use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
@@ -38,7 +39,7 @@ use crate::http::origin::OriginRules;
 use crate::http::recorder::RequestRecorder;
 use crate::http::request_id::RequestIds;
 use crate::mcp::endpoint::{Endpoint, Services};
-use crate::model::feed::{ChangeFeed, Follower};
+use crate::model::feed::{ChangeFeed, Follower, Subscriptions};
 use crate::model::sources::Sources;
 use crate::quota::limits::Limits;
 use crate::quota::usage::UsageBook;
@@ -127,6 +128,9 @@ async fn build(
         Arc::downgrade(&(Arc::clone(&over_database.catalog) as Arc<dyn Follower>));
     feed.start(follower, &background.tasks, &background.stop);
     over_database.start(&background, settings.cache.warm_agents).await;
+    let subscriptions = Arc::clone(&feed) as Arc<dyn Subscriptions>;
+    let watcher = Watcher::new(Arc::clone(&over_database.catalog), subscriptions);
+    background.tasks.spawn(watcher.run(background.stop.clone()));
     let audit = audit::start(settings, &store, &secret, sources.clone())?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let limits = Arc::new(Limits::new(limit_options(settings)));

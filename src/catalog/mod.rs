@@ -29,6 +29,7 @@ mod target;
 pub mod template_set;
 mod templates;
 mod warm;
+pub mod watch;
 
 use std::sync::Arc;
 

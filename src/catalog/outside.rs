@@ -9,8 +9,9 @@ use super::read::BeforeWait;
 use super::snapshot::view::Answering;
 use crate::identity::grant::Caller;
 use crate::model::call::{Content, Contents};
+use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::ids::{ResourceUri, TenantId};
+use crate::model::ids::{AgentRef, ResourceUri, TenantId};
 use crate::model::place::{SourcePlace, unknown_connection};
 use crate::model::resource::{Definition, PartKind, parse_mime};
 use crate::model::scope::Revision;
@@ -56,11 +57,28 @@ impl Answering {
             }
             Self::Rendered(found) => {
                 let template = &found.template;
-                let (definition, revision) = (&template.definition, template.revision);
+                let (definition, revision) = (&template.definition, found.revision);
                 let source = template.source.as_deref()?;
                 Some(Sourced { definition, revision, source, values: &found.values })
             }
         }
+    }
+}
+
+impl Sourced<'_> {
+    /// What is read for an agent; `None` for values of variables that no content has.
+    pub(super) fn wanted(&self, agent: AgentRef, payer: Payer) -> Option<Wanted> {
+        let Self { revision, source, values, .. } = self;
+        Some(Wanted {
+            payer,
+            tenant: agent.tenant,
+            agent: agent.uid,
+            revision: *revision,
+            connection: source.uid()?,
+            location: source.locate(values)?,
+            ttl: source.ttl(),
+            stale: source.stale(),
+        })
     }
 }
 
@@ -90,19 +108,10 @@ impl Catalog {
         before_wait: BeforeWait<'_>,
     ) -> Result<Contents, Fault> {
         let not_found = || Fault::ResourceNotFound(uri.clone());
-        let Sourced { definition, revision, source, values } = sourced;
-        let location = source.locate(values).ok_or_else(not_found)?;
-        let named = file_name(&location).to_owned();
-        let wanted = Wanted {
-            payer: caller.payer(),
-            tenant: caller.tenant,
-            agent: caller.agent,
-            revision: *revision,
-            connection: source.uid().ok_or_else(not_found)?,
-            location,
-            ttl: source.ttl(),
-            stale: source.stale(),
-        };
+        let Sourced { definition, revision, .. } = sourced;
+        let agent = AgentRef { tenant: caller.tenant, uid: caller.agent };
+        let wanted = sourced.wanted(agent, caller.payer()).ok_or_else(not_found)?;
+        let named = file_name(&wanted.location).to_owned();
         let read = self.fetcher.read(wanted, before_wait).await;
         let Outside { contents, is_directory, left } = read.map_err(|missed| match missed {
             Missed::NotFound => not_found(),

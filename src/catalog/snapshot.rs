@@ -3,6 +3,7 @@
 
 mod labelled_map;
 mod skills;
+mod touched;
 pub mod view;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::Mutex;
 
 use self::labelled_map::LabelledMap;
+use self::touched::Touched;
 use super::template_set::Templates;
 use crate::cache::{Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
@@ -45,6 +47,8 @@ pub struct AgentSnapshot {
     definitions: Definitions,
     /// The newest revisions that changed each list and the description.
     pub changed: Changed,
+    /// The newest revisions that changed what URIs of templates answer.
+    touched: Touched,
 }
 
 /// Definitions of every kind.
@@ -95,6 +99,7 @@ impl AgentSnapshot {
             + texts([name.as_str()])
             + texts(optional.into_iter().flatten())
             + self.definitions.memory()
+            + self.touched.memory()
     }
 }
 
@@ -196,7 +201,8 @@ impl AgentCell {
         let state = store.agent_state(self.agent, sources).await?;
         Ok(state.map(|AgentState { head, description, definitions, .. }| {
             let definitions = Definitions::new(definitions);
-            self.at(head.revision, description, definitions, Changed::all_at(head.revision))
+            let changed = (Changed::all_at(head.revision), Touched::all_at(head.revision));
+            self.at(head.revision, description, definitions, changed)
         }))
     }
 
@@ -210,7 +216,8 @@ impl AgentCell {
         });
         let matched = changes.iter().any(|change| change.kind.is_of_template());
         let definitions = Definitions::indexed(all, (!matched).then(|| old.definitions.templates.clone()));
-        let changed = old.changed.after(&changes);
+        let touched = old.touched.after(&changes, |uri| definitions.all.resources.get(uri).is_some());
+        let changed = (old.changed.after(&changes), touched);
         self.at(head.revision, description, definitions, changed)
     }
 
@@ -219,9 +226,9 @@ impl AgentCell {
         revision: Revision,
         description: AgentDescription,
         definitions: Definitions,
-        changed: Changed,
+        (changed, touched): (Changed, Touched),
     ) -> AgentSnapshot {
-        AgentSnapshot { timeline: self.timeline, revision, description, definitions, changed }
+        AgentSnapshot { timeline: self.timeline, revision, description, definitions, changed, touched }
     }
 }
 

@@ -8,6 +8,7 @@ use super::prefix_index::{PrefixIndex, TemplateSet};
 use crate::model::allocated::{behind_arc, table};
 use crate::model::ids::ResourceUri;
 use crate::model::label::{Label, Labels};
+use crate::model::scope::Revision;
 use crate::model::template::ResourceTemplate;
 
 /// A set of resource templates.
@@ -34,6 +35,8 @@ pub struct Match {
     pub template: Arc<ResourceTemplate>,
     /// The values of its variables, except for those that the URI omits.
     pub values: Vec<(String, String)>,
+    /// The revision that last changed what the URI answers.
+    pub revision: Revision,
 }
 
 impl Templates {
@@ -69,7 +72,7 @@ impl Templates {
         self.index.candidates(uri.as_str(), visible).map(|at| &self.ranked[at]).find_map(|template| {
             let values = template.uri_template.matches(uri.as_str())?;
             let values = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            Some(Match { template: Arc::clone(template), values })
+            Some(Match { template: Arc::clone(template), values, revision: template.revision })
         })
     }
 }

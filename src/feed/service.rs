@@ -15,7 +15,10 @@ use super::hub::streams::Hub;
 use super::pending::PendingMessages;
 use super::replicas::Replicas;
 use super::sweeper::Sweeper;
-use crate::model::feed::{BoxFuture, ChangeFeed, FeedStatus, Follower, Unconfirmed};
+use crate::model::feed::{
+    BoxFuture, ChangeFeed, FeedStatus, Follower, SubscriptionStamp, Subscriptions, Unconfirmed,
+};
+use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Sources;
 use crate::store::Store;
@@ -150,6 +153,16 @@ impl Feed {
     /// Stops the tasks that read changes for streams.
     pub async fn end_streams(&self) {
         self.hub.end().await;
+    }
+}
+
+impl Subscriptions for Feed {
+    fn agents(&self) -> Vec<(AgentRef, SubscriptionStamp)> {
+        self.hub.agents()
+    }
+
+    fn uris(&self, agent: AgentRef) -> Vec<ResourceUri> {
+        self.hub.uris(agent.uid)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::audience::Audience;
-use super::ids::{AgentId, ResourceUri, TenantId};
+use super::ids::{AgentId, AgentRef, ResourceUri, TenantId};
 use super::label::CallerLabels;
 use super::scope::{Change, Revision, Scope};
 
@@ -74,6 +74,18 @@ pub trait ChangeFeed: Send + Sync + 'static {
     /// Announces committed revisions to the other replicas. Never waits; lost messages are recovered by
     /// sweeps.
     fn announce(&self, revisions: &[(Scope, Revision)]);
+}
+
+/// Identifies the state of an agent's subscriptions, to which URIs were only removed while it is the same.
+pub type SubscriptionStamp = (Instant, u64);
+
+/// What the streams of this replica are subscribed to.
+pub trait Subscriptions: Send + Sync + 'static {
+    /// The agents with streams.
+    fn agents(&self) -> Vec<(AgentRef, SubscriptionStamp)>;
+
+    /// The URIs that streams of an agent are subscribed to.
+    fn uris(&self, agent: AgentRef) -> Vec<ResourceUri>;
 }
 
 /// Holds scopes in memory and follows their changes.

@@ -4,10 +4,9 @@ mod probe;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use content_source::{Bounds, Content, FetchError, Fetched, Location, Validator};
+use content_source::{Bounds, Content, FetchError, Fetched, Kind, Location, Validator};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
@@ -15,6 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connections::Connections;
+use super::counters::{Counters, FetchStats, ReadFrom};
 use super::gate::{Counts, Gates};
 use super::health::{FailedFetch, reason};
 use super::memory::Connection;
@@ -63,6 +63,17 @@ pub struct Outside {
     pub is_directory: bool,
     /// For how long it is answered from now on.
     pub left: Duration,
+}
+
+/// Content from outside as it is now.
+#[derive(Debug)]
+pub struct Polled {
+    /// The contents; `None` if the source has no such content.
+    pub contents: Option<Arc<[Content]>>,
+    /// What it was fetched from.
+    pub kind: Kind,
+    /// How often content of the connection is polled.
+    pub every: Duration,
 }
 
 /// Why content from outside is not had.
@@ -184,41 +195,6 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// Counts reads and fetches.
-#[derive(Debug, Default)]
-struct Counters {
-    fresh: AtomicU64,
-    stale: AtomicU64,
-    waited: AtomicU64,
-    fetched: AtomicU64,
-    unchanged: AtomicU64,
-    failed: [AtomicU64; REASONS.len()],
-}
-
-/// The outcomes of failed fetches.
-const REASONS: [FetchError; 9] = [
-    FetchError::NotFound,
-    FetchError::Timeout,
-    FetchError::Unreachable,
-    FetchError::Denied,
-    FetchError::Status { retry_after: None },
-    FetchError::TooLarge,
-    FetchError::BadContent,
-    FetchError::NotAllowed,
-    FetchError::Busy,
-];
-
-/// The counters, by their stable names.
-#[derive(Debug)]
-pub struct FetchStats {
-    /// Reads by where they were answered from: fresh or stale memory, or a fetch.
-    pub reads: [(&'static str, u64); 3],
-    /// Fetches by outcome.
-    pub fetches: Vec<(&'static str, u64)>,
-    /// Fetches in progress.
-    pub in_flight: usize,
-}
-
 impl Fetcher {
     /// A fetcher with nothing in memory, within `budget`; `ttl` is how old content may be whose definition does not say.
     pub fn new(
@@ -249,20 +225,7 @@ impl Fetcher {
 
     /// The counters.
     pub fn stats(&self) -> FetchStats {
-        let Inner { counters, flights, .. } = &*self.inner;
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let served = [("ok", count(&counters.fetched)), ("unchanged", count(&counters.unchanged))];
-        let failed =
-            REASONS.iter().zip(&counters.failed).map(|(error, counter)| (reason(*error), count(counter)));
-        FetchStats {
-            reads: [
-                ("fresh", count(&counters.fresh)),
-                ("stale", count(&counters.stale)),
-                ("fetched", count(&counters.waited)),
-            ],
-            fetches: served.into_iter().chain(failed).collect(),
-            in_flight: flights.lock().len(),
-        }
+        self.inner.counters.stats(self.inner.flights.lock().len())
     }
 
     /// Content from outside. `before_wait` is called before a source is waited for.
@@ -284,7 +247,7 @@ impl Fetcher {
         let known = inner.kept.get(&key);
         match known.as_ref().and_then(|known| known.fresh(ages)) {
             Some(Some((contents, left))) => {
-                count(&inner.counters.fresh);
+                inner.counters.read(ReadFrom::Fresh);
                 return answer(contents, left);
             }
             Some(None) => return Err(Missed::NotFound),
@@ -292,20 +255,37 @@ impl Fetcher {
         }
         if let Some(contents) = known.as_ref().and_then(|known| known.stale(ages)) {
             drop(Inner::flight(inner, key, &connection, known));
-            count(&inner.counters.stale);
+            inner.counters.read(ReadFrom::Stale);
             return answer(contents, Duration::ZERO);
         }
         let _waiting = Counts::enter(&inner.waiting, tenant, MOST_WAITING).ok_or(FetchError::Busy)?;
         before_wait();
-        count(&inner.counters.waited);
+        inner.counters.read(ReadFrom::Fetched);
         let fetched = Inner::flight(inner, key, &connection, known).await?;
         let contents = fetched.contents.clone().ok_or(Missed::NotFound)?;
         answer(contents, ages.ttl.saturating_sub(fetched.checked.elapsed()))
     }
 }
 
-fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+impl Fetcher {
+    /// Content from outside as it is now, within half of the connection's rate. What it is fetched for is in memory after it.
+    ///
+    /// # Errors
+    /// [`Missed::Fault`].
+    pub async fn poll(&self, wanted: Wanted) -> Result<Polled, Missed> {
+        let inner = &self.inner;
+        let Wanted { payer, tenant, agent, revision, connection, location, .. } = wanted;
+        let found = inner.connections.get(payer, connection).await.map_err(Missed::Fault)?;
+        let connection = found.ok_or(FetchError::NotAllowed)?;
+        connection.source(tenant)?;
+        let (uid, connected) = (connection.uid, connection.revision);
+        inner.gates.admit_poll((uid, connected), &connection.limits, tenant)?;
+        let key = Key { connection: uid, connected, tenant, agent, revision, location };
+        let known = inner.kept.peek(&key);
+        let fetched = Inner::flight(inner, key, &connection, known).await?;
+        let contents = fetched.contents.clone();
+        Ok(Polled { contents, kind: connection.kind, every: connection.limits.poll() })
+    }
 }
 
 impl Inner {
@@ -344,16 +324,7 @@ impl Inner {
     ) -> Result<Arc<Kept>, FetchError> {
         let checked = Instant::now();
         let fetched = self.ask(key, connection, known, checked).await;
-        let counters = &self.counters;
-        count(match &fetched {
-            Ok(Fetched::Unchanged) => &counters.unchanged,
-            Ok(Fetched::Contents { .. }) => &counters.fetched,
-            Err(error) => {
-                let of =
-                    REASONS.iter().position(|known| reason(*known) == reason(*error)).unwrap_or_default();
-                &counters.failed[of]
-            }
-        });
+        self.counters.record(&fetched);
         let kept = match fetched {
             Ok(Fetched::Contents { contents, validator }) => {
                 Kept { contents: Some(contents.into()), validator, checked }

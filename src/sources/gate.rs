@@ -41,18 +41,26 @@ struct Gate {
     revision: Revision,
     places: Arc<Semaphore>,
     rate: DefaultDirectRateLimiter,
+    /// Of polls: half of the rate.
+    polls: DefaultDirectRateLimiter,
     circuit: Mutex<Circuit>,
 }
 
 impl Gate {
     fn new(revision: Revision, limits: &ConnectionLimits) -> Self {
         let positive = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-        let quota = Quota::per_second(positive(limits.per_second)).allow_burst(positive(limits.burst));
+        let quota = |part: u32| {
+            let burst = positive(limits.burst / part);
+            DefaultDirectRateLimiter::direct(
+                Quota::per_second(positive(limits.per_second / part)).allow_burst(burst),
+            )
+        };
         let places = usize::try_from(limits.concurrent).unwrap_or(1).max(1);
         Self {
             revision,
             places: Arc::new(Semaphore::new(places)),
-            rate: DefaultDirectRateLimiter::direct(quota),
+            rate: quota(1),
+            polls: quota(2),
             circuit: Mutex::default(),
         }
     }
@@ -96,6 +104,19 @@ impl Gates {
             return Err(FetchError::Busy);
         }
         Ok(Passage { gate, _place: place, _tenant: counted, _replica: replica })
+    }
+
+    /// Admits a poll, which is then a fetch like any other.
+    ///
+    /// # Errors
+    /// [`FetchError::Busy`].
+    pub(super) fn admit_poll(
+        &self,
+        connection: (ConnectionId, Revision),
+        limits: &ConnectionLimits,
+        tenant: TenantId,
+    ) -> Result<(), FetchError> {
+        self.of(connection, limits, tenant).polls.check().map_err(|_| FetchError::Busy)
     }
 
     fn of(

@@ -6,6 +6,7 @@
 
 mod circuit;
 mod connections;
+mod counters;
 mod fetcher;
 mod gate;
 mod health;
@@ -16,7 +17,8 @@ mod webhook;
 mod writes;
 
 pub use connections::Connections;
-pub use fetcher::{FetchStats, Fetcher, Missed, Outside, Wanted};
+pub use counters::FetchStats;
+pub use fetcher::{Fetcher, Missed, Outside, Polled, Wanted};
 pub use health::{FailedFetch, Health, State, reason};
 pub use memory::{Connection, ConnectionMemory};
 pub use writes::{ConnectionChange, NewConnection, SecretChanges, TenantNames};

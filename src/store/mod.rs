@@ -36,6 +36,7 @@ mod tagged_rows;
 pub mod templates;
 pub mod tenants;
 pub mod usage;
+pub mod watched;
 pub mod write;
 
 use std::sync::Arc;

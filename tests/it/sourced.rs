@@ -5,6 +5,7 @@ mod failures;
 mod guide;
 mod reads;
 pub(crate) mod upstream;
+mod watching;
 
 use serde_json::{Value, json};
 

@@ -180,8 +180,11 @@ impl View {
         if let Some(resource) = self.resource(uri.as_str()) {
             return Ok(Answering::Registered(Arc::clone(resource)));
         }
-        let found = self.template(uri).map(Answering::Rendered);
-        found.ok_or_else(|| Fault::ResourceNotFound(uri.clone()))
+        let mut found = self.template(uri).ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
+        if found.template.source.is_some() {
+            found.revision = found.revision.max(self.snapshot.touched.of(uri));
+        }
+        Ok(Answering::Rendered(found))
     }
 
     /// Checks that a URI can be read.

@@ -12,7 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use super::dirty_set::DirtySet;
 use super::topic::Topic;
-use crate::model::ids::AgentId;
+use crate::model::feed::SubscriptionStamp;
+use crate::model::ids::{AgentId, AgentRef, ResourceUri};
 use crate::model::scope::{Revision, Scope};
 use crate::store::snapshot::{Head, Snapshot};
 use crate::store::{Store, StoreError};
@@ -74,6 +75,19 @@ impl Hub {
     pub(in crate::feed) fn all_seen(&self) -> Vec<(Scope, Revision)> {
         let topics = self.topics.lock();
         topics.iter().map(|(agent, entry)| (Scope::from(*agent), entry.topic.seen())).collect()
+    }
+
+    /// The agents with streams.
+    pub(in crate::feed) fn agents(&self) -> Vec<(AgentRef, SubscriptionStamp)> {
+        let topics = self.topics.lock();
+        let topics = topics.values().map(|entry| &entry.topic);
+        topics.map(|topic| (AgentRef { tenant: topic.tenant, uid: topic.agent }, topic.stamp())).collect()
+    }
+
+    /// The URIs that streams of an agent are subscribed to.
+    pub(in crate::feed) fn uris(&self, agent: AgentId) -> Vec<ResourceUri> {
+        let topic = self.topics.lock().get(&agent).map(|entry| Arc::clone(&entry.topic));
+        topic.map(|topic| topic.uris()).unwrap_or_default()
     }
 
     /// Marks every subject dirty and rechecks every stream, after the database went back in time.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::dirty_set::{DirtySet, Recipients};
 use super::effects::{Affected, Effects, TemplateEffects, Watched};
 use crate::model::audience::Audience;
+use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::scope::Revision;
@@ -21,6 +23,7 @@ use crate::model::subject::{Interest, Subject, WatchedUri};
 pub(super) struct Topic {
     pub(super) tenant: TenantId,
     pub(super) agent: AgentId,
+    created: Instant,
     pub(super) wanted: AtomicI64,
     /// Every change up to here is marked; negative until the agent's head is known.
     seen: AtomicI64,
@@ -59,6 +62,7 @@ impl Topic {
         Self {
             tenant,
             agent,
+            created: Instant::now(),
             wanted: AtomicI64::new(0),
             seen: AtomicI64::new(-1),
             changed: Notify::new(),
@@ -159,6 +163,16 @@ impl Topic {
         let _index = self.index.lock();
         subscriber.set_labels(labels);
         subscriber.mark_all(Revision(1));
+    }
+
+    /// Changes when a URI gets its first stream.
+    pub(super) fn stamp(&self) -> SubscriptionStamp {
+        (self.created, self.index.lock().additions)
+    }
+
+    /// The URIs with an interested stream.
+    pub(super) fn uris(&self) -> Vec<ResourceUri> {
+        self.index.lock().uris.keys().cloned().collect()
     }
 
     /// The URIs with an interested stream, and the labels of the callers of streams.

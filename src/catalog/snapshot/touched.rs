@@ -1,0 +1,77 @@
+//! The revisions at which the content of URIs of templates changed, which comes from connections.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::model::allocated::{allocated, behind_arc, table};
+use crate::model::ids::ResourceUri;
+use crate::model::scope::{Change, ChangeKind, Revision};
+
+/// The maximum number of URIs; above it all count as changed.
+const MOST_URIS: usize = 4_096;
+
+/// The newest revisions at which content changed.
+#[derive(Debug, Clone)]
+pub(super) struct Touched {
+    /// That of all other URIs.
+    floor: Revision,
+    by_uri: Arc<HashMap<Box<str>, Revision>>,
+}
+
+impl Touched {
+    /// Everything may have changed up to a revision.
+    pub(super) fn all_at(floor: Revision) -> Self {
+        Self { floor, by_uri: Arc::default() }
+    }
+
+    /// The revision at which the content of a URI last changed, or a later one.
+    pub(super) fn of(&self, uri: &ResourceUri) -> Revision {
+        self.by_uri.get(uri.as_str()).copied().unwrap_or(self.floor)
+    }
+
+    /// With later changes, except those of registered resources.
+    pub(super) fn after(&self, changes: &[Change], is_registered: impl Fn(&str) -> bool) -> Self {
+        let is_of_template =
+            |change: &&Change| change.kind == ChangeKind::ResourceTouched && !is_registered(&change.subject);
+        let mut touched = self.clone();
+        for change in changes.iter().filter(is_of_template) {
+            if touched.by_uri.len() >= MOST_URIS {
+                touched = Self::all_at(change.revision);
+            } else {
+                Arc::make_mut(&mut touched.by_uri).insert(change.subject.as_str().into(), change.revision);
+            }
+        }
+        touched
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let uris = self.by_uri.keys().map(|uri| allocated(uri.len())).sum::<usize>();
+        behind_arc(table::<(Box<str>, Revision)>(self.by_uri.capacity())) + uris
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST_URIS, Touched};
+    use crate::model::ids::ResourceUri;
+    use crate::model::scope::{Change, ChangeKind, Revision};
+
+    fn change(revision: i64, subject: &str) -> Change {
+        Change {
+            revision: Revision(revision),
+            kind: ChangeKind::ResourceTouched,
+            subject: subject.to_owned(),
+        }
+    }
+
+    #[test]
+    fn changed_uris_have_the_revision_of_their_change() {
+        let touched = Touched::all_at(Revision(5));
+        let touched = touched.after(&[change(6, "a:b"), change(7, "a:resource")], |uri| uri == "a:resource");
+        let of = |touched: &Touched, uri: &str| touched.of(&ResourceUri::parse(uri).unwrap()).0;
+        assert_eq!((of(&touched, "a:b"), of(&touched, "a:c"), of(&touched, "a:resource")), (6, 5, 5));
+        let many: Vec<_> = (0..MOST_URIS).map(|number| change(10, &format!("a:{number}"))).collect();
+        let touched = touched.after(&many, |_| false);
+        assert_eq!((of(&touched, "a:b"), touched.by_uri.len() <= MOST_URIS), (10, true));
+    }
+}

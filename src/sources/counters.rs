@@ -1,0 +1,91 @@
+//! Counts reads of content from connections, and fetches.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use content_source::{FetchError, Fetched};
+
+use super::health::reason;
+
+/// Where a read was answered from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ReadFrom {
+    /// From memory.
+    Fresh,
+    /// From memory, while the content is revalidated.
+    Stale,
+    /// From a fetch.
+    Fetched,
+}
+
+/// The outcomes of failed fetches.
+const REASONS: [FetchError; 9] = [
+    FetchError::NotFound,
+    FetchError::Timeout,
+    FetchError::Unreachable,
+    FetchError::Denied,
+    FetchError::Status { retry_after: None },
+    FetchError::TooLarge,
+    FetchError::BadContent,
+    FetchError::NotAllowed,
+    FetchError::Busy,
+];
+
+/// Counts reads and fetches.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    reads: [AtomicU64; 3],
+    fetched: AtomicU64,
+    unchanged: AtomicU64,
+    failed: [AtomicU64; REASONS.len()],
+}
+
+/// The counters, by their stable names.
+#[derive(Debug)]
+pub struct FetchStats {
+    /// Reads by where they were answered from: fresh or stale memory, or a fetch.
+    pub reads: [(&'static str, u64); 3],
+    /// Fetches by outcome.
+    pub fetches: Vec<(&'static str, u64)>,
+    /// Fetches in progress.
+    pub in_flight: usize,
+}
+
+impl Counters {
+    /// Counts a read.
+    pub(super) fn read(&self, from: ReadFrom) {
+        count(&self.reads[from as usize]);
+    }
+
+    /// Counts a fetch.
+    pub(super) fn record(&self, outcome: &Result<Fetched, FetchError>) {
+        count(match outcome {
+            Ok(Fetched::Unchanged) => &self.unchanged,
+            Ok(Fetched::Contents { .. }) => &self.fetched,
+            Err(error) => {
+                let of = REASONS.iter().position(|known| reason(*known) == reason(*error));
+                &self.failed[of.unwrap_or_default()]
+            }
+        });
+    }
+
+    /// The counters.
+    pub(super) fn stats(&self, in_flight: usize) -> FetchStats {
+        let [fresh, stale, fetched] = &self.reads;
+        let served = [("ok", value(&self.fetched)), ("unchanged", value(&self.unchanged))];
+        let failed =
+            REASONS.iter().zip(&self.failed).map(|(error, counter)| (reason(*error), value(counter)));
+        FetchStats {
+            reads: [("fresh", value(fresh)), ("stale", value(stale)), ("fetched", value(fetched))],
+            fetches: served.into_iter().chain(failed).collect(),
+            in_flight,
+        }
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn value(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
