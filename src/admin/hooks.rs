@@ -10,7 +10,6 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::authentication::Visit;
 use super::authority::Authority;
@@ -145,7 +144,7 @@ async fn receive(State(app): App, _: Visit, Segment(id): Segment, request: Reque
     let body = bytes(request, MOST_BYTES).await?;
     let accepted = StatusCode::ACCEPTED;
     let audited = AuditedWrite::new(Arc::clone(&call) as Arc<_>, accepted.as_u16(), accepted.as_u16());
-    let received = app.connections.receive(&id, &headers, body, (Payer::from(call.client), audited)).await;
+    let received = app.connections.receive(&id, &headers, &body, (Payer::from(call.client), audited)).await;
     if let Err(Fault::Unauthenticated) = received {
         app.authenticator.charge_failure(call.client)?;
     }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use http::HeaderMap;
 use uuid::Uuid;
 
@@ -129,7 +128,7 @@ impl Connections {
         self: &Arc<Self>,
         id: &str,
         headers: &HeaderMap,
-        body: Bytes,
+        body: &[u8],
         (payer, audited): (Payer, AuditedWrite),
     ) -> Result<(), Fault> {
         let signed = Signed::read(headers, self.sources.clock.now()).ok_or(Fault::Unauthenticated)?;
@@ -138,7 +137,7 @@ impl Connections {
         let (hook, _) = found.ok_or(Fault::Unauthenticated)?;
         let keys = self.keys.read().await.map_err(unusable)?;
         let secret = keys.open(uid.0, SECRET, &hook.sealed).map_err(unusable)?;
-        if !signed.is_of(&body, &secret) {
+        if !signed.is_of(body, &secret) {
             return Err(Fault::Unauthenticated);
         }
         let this = Arc::clone(self);

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
-use ring::digest::{SHA256, digest};
 use secrecy::zeroize::Zeroizing;
 use uuid::Uuid;
 
+use crate::model::audit::chain::Digest;
 use crate::model::connection::Sealed;
 use crate::model::fault::Fault;
 use crate::model::sources::{Random, RandomError};
@@ -116,9 +116,9 @@ struct Key {
 impl Key {
     fn new(bytes: &[u8]) -> Option<Self> {
         let key = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, bytes).ok()?);
-        // Half of a hash over more than the key: it identifies the key and confirms nothing else.
-        let hash = digest(&SHA256, &[b"waggle key id\0", bytes].concat());
-        let id = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        // A part of a hash over more than the key: it identifies the key and confirms nothing else.
+        let mut id = Digest::of(&[b"waggle key id\0", bytes].concat()).to_string();
+        id.truncate(16);
         Some(Self { id, key })
     }
 }

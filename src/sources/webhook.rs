@@ -7,13 +7,13 @@ use ring::hmac::{HMAC_SHA256, Key, verify};
 use time::{Duration, OffsetDateTime};
 
 /// The prefix of a secret, before its base64.
-pub const SECRET_PREFIX: &str = "whsec_";
+pub(super) const SECRET_PREFIX: &str = "whsec_";
 /// The length of a secret in bytes.
-pub const SECRET_BYTES: usize = 32;
+pub(super) const SECRET_BYTES: usize = 32;
 /// How far the time of a message may be from now.
 const TOLERANCE: Duration = Duration::minutes(5);
 /// How long a message is remembered: it is valid from five minutes before its time to five minutes after it.
-pub const REMEMBERED: Duration = Duration::minutes(10);
+pub(super) const REMEMBERED: Duration = Duration::minutes(10);
 /// The maximum length of a message's id.
 const MOST_ID_BYTES: usize = 256;
 /// The maximum number of signatures of a message: more than the keys that a sender replaces at once.
@@ -21,16 +21,16 @@ const MOST_SIGNATURES: usize = 16;
 
 /// What a request says of its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Signed {
+pub(super) struct Signed {
     /// The id of the message.
-    pub message: String,
+    pub(super) message: String,
     timestamp: String,
     signatures: Vec<Vec<u8>>,
 }
 
 impl Signed {
     /// Reads the headers; `None` if one is missing or malformed, or the time is too far from now.
-    pub fn read(headers: &HeaderMap, now: OffsetDateTime) -> Option<Self> {
+    pub(super) fn read(headers: &HeaderMap, now: OffsetDateTime) -> Option<Self> {
         let header = |name: &str| {
             let mut values = headers.get_all(name).iter();
             values.next().filter(|_| values.next().is_none())?.to_str().ok()
@@ -49,7 +49,7 @@ impl Signed {
     }
 
     /// Whether one of the signatures is that of the body under a secret.
-    pub fn is_of(&self, body: &[u8], secret: &[u8]) -> bool {
+    pub(super) fn is_of(&self, body: &[u8], secret: &[u8]) -> bool {
         let key = Key::new(HMAC_SHA256, secret);
         let head = format!("{}.{}.", self.message, self.timestamp);
         let signed = [head.as_bytes(), body].concat();
@@ -123,12 +123,12 @@ mod tests {
 
     #[test]
     fn headers_are_required_once() {
-        for missing in 0..3 {
+        for (missing, _) in HEADERS {
             let mut of = headers(&HEADERS);
-            of.remove(HEADERS[missing].0);
+            of.remove(missing);
             assert_eq!(Signed::read(&of, sent()), None);
             let mut of = headers(&HEADERS);
-            of.append(HEADERS[missing].0, HeaderValue::from_static("1614265330"));
+            of.append(missing, HeaderValue::from_static("1614265330"));
             assert_eq!(Signed::read(&of, sent()), None);
         }
         let long = "m".repeat(257);

@@ -8,7 +8,6 @@ use serde_json::{Map, Value};
 
 use super::connections::{Connections, NO_CONNECTION, opened};
 use super::secrets::{KeyFileError, KeyRing};
-use crate::model::audit::chain::Digest;
 use crate::model::audit::event::ChangeHashes;
 use crate::model::audit::fingerprint::{Parts, difference};
 use crate::model::audit::write::AuditedWrite;
@@ -303,14 +302,16 @@ impl Connections {
             write.change(Scope::CONNECTIONS, ChangeKind::ConnectionKey, "hooks");
         }
         rekeyed += of_hooks;
-        let hash = |key: &str| Digest(Parts::default().part(key).digest().0);
         write.set_summary(WriteSummary {
             subject: "secrets".to_owned(),
             revision,
             created: false,
             tenant: None,
             agent: None,
-            difference: ChangeHashes { before: None, after: Some(hash(keys.first())) },
+            difference: ChangeHashes {
+                before: None,
+                after: Some(Parts::default().part(keys.first()).digest()),
+            },
         });
         Ok(rekeyed)
     }

@@ -74,13 +74,12 @@ impl TryFrom<Row> for StoredConnection {
     type Error = StoreError;
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
-        let tenants = match row.for_all {
-            true => Tenants::All,
-            false => {
-                let named = row.tenant_slugs.iter().zip(row.tenant_uids);
-                let named = named.map(|(name, uid)| Ok((slug(name)?, TenantId(uid))));
-                Tenants::Only(named.collect::<Result<_, StoreError>>()?)
-            }
+        let tenants = if row.for_all {
+            Tenants::All
+        } else {
+            let named = row.tenant_slugs.iter().zip(row.tenant_uids);
+            let named = named.map(|(name, uid)| Ok((slug(name)?, TenantId(uid))));
+            Tenants::Only(named.collect::<Result<_, StoreError>>()?)
         };
         let sealed = row.secret_keys.into_iter().zip(row.secrets).zip(row.secret_times);
         let sealed = sealed
