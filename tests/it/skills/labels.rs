@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{body, put};
 use crate::support::app::{Replica, gateway};
+use crate::support::wait::eventually_some;
 
 async fn labelled(replica: &Replica, labels: &[&str]) -> String {
     let made =
@@ -58,10 +59,13 @@ async fn hidden_skill_is_answered_as_what_nobody_registered() {
         let shown = call(&team, method, json!({"uri": hidden})).await;
         assert!(shown.get("result").is_some(), "{shown}");
     }
-    let rows = replica.admin("GET", "/audit?agent=a&method=skills/get", None).await.json();
-    let row =
-        rows["items"].as_array().unwrap().iter().find(|row| {
+    let hidden = eventually_some("the row of the refusal", async || {
+        let rows = replica.admin("GET", "/audit?agent=a&method=skills/get", None).await.json();
+        let mut rows = rows["items"].as_array().unwrap().iter();
+        let is_refusal = |row: &&Value| {
             row["subject"] == "skill://hidden/plan/SKILL.md" && row["outcome"] == "invalid_params"
-        });
-    assert_eq!(row.unwrap()["hidden"], true);
+        };
+        rows.find(is_refusal).map(|row| row["hidden"].clone())
+    });
+    assert_eq!(hidden.await, true);
 }
