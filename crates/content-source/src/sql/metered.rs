@@ -61,3 +61,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn no_more_is_received_than_allowed() {
+        let (stream, mut peer) = tokio::io::duplex(64);
+        let allowance = Arc::new(Allowance::default());
+        allowance.set(10);
+        let mut metered = Metered { stream, allowance: Arc::clone(&allowance) };
+        peer.write_all(&[0; 20]).await.unwrap();
+        metered.read_exact(&mut [0; 9]).await.unwrap();
+        assert!(!allowance.is_used_up());
+        assert!(metered.read_exact(&mut [0; 9]).await.is_err());
+        assert!(allowance.is_used_up());
+    }
+}

@@ -111,6 +111,9 @@ async fn free_statements_of_postgres_have_no_effect() {
         let left = text(&source, left, &[], Format::Text).await.unwrap();
         assert_eq!(left, "4MB|\"$user\", public|reader|30s|on|1", "{statement}");
     }
+    // The operator's own statements may hold locks; they end with the statement.
+    let named = cluster.connect(&json!({"statements": {"lock": "select pg_advisory_lock(1)::text"}}));
+    assert_eq!(text(&named, "@lock", &[], Format::Text).await, Ok(String::new()));
     let after: String = cluster.client.query_one(state, &[]).await.unwrap().get(0);
     assert_eq!(after, before);
     cluster.stop().await;
