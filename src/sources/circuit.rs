@@ -103,7 +103,7 @@ mod tests {
         assert!(!circuit.admit(after(start, 2_999)) && circuit.admit(after(start, 3_000)));
         assert!(circuit.fail(after(start, 3_000), Some(Duration::from_secs(20))));
         assert!(!circuit.admit(after(start, 22_999)) && circuit.admit(after(start, 23_000)));
-        assert!(circuit.fail(start, Some(Duration::from_secs(86_400))));
+        assert!(circuit.fail(start, Some(Duration::from_hours(24))));
         assert!(circuit.admit(start + LONGEST_PAUSE));
     }
 

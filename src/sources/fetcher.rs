@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use content_source::{Bounds, Content, FetchError, Fetched, Kind, Location, Validator};
+use content_source::{Bounds, Content, FetchError, Fetched, Kind, Location, Segment, Validator};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
@@ -127,8 +127,9 @@ impl Kept {
     /// The content, and for how long it is fresh; `Some(None)` if it is known that there is none.
     fn fresh(&self, ages: Ages) -> Option<Option<(Arc<[Content]>, Duration)>> {
         let age = self.checked.elapsed();
+        let left = ages.ttl.saturating_sub(age);
         match &self.contents {
-            Some(contents) if age < ages.ttl => Some(Some((Arc::clone(contents), ages.ttl - age))),
+            Some(contents) if !left.is_zero() => Some(Some((Arc::clone(contents), left))),
             None if age < MISSING_FOR => Some(None),
             _ => None,
         }
@@ -155,7 +156,7 @@ impl Key {
     fn memory(&self) -> usize {
         match &self.location {
             Location::Path { path, query, reference } => {
-                let segments = path.segments.iter().map(|segment| segment.as_str());
+                let segments = path.segments.iter().map(Segment::as_str);
                 let query = query.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
                 texts(segments.chain(query).chain(reference.as_deref()))
             }
@@ -302,11 +303,11 @@ impl Inner {
             return std::future::ready(Ok(newer)).boxed().shared();
         }
         let (of, connection, stop) = (key.clone(), Arc::clone(connection), inner.stop.clone());
-        let fetcher = Arc::clone(inner);
+        let owner = Arc::clone(inner);
         // A task of its own: the content is fetched for all who wait, also once the first of them is gone.
         let task = tokio::spawn(async move {
-            let ends = Ends { fetcher: &fetcher, key: &of };
-            let fetched = stop.run_until_cancelled(fetcher.fetch(&of, &connection, known.as_deref())).await;
+            let ends = Ends { fetcher: &owner, key: &of };
+            let fetched = stop.run_until_cancelled(owner.fetch(&of, &connection, known.as_deref())).await;
             drop(ends);
             fetched.unwrap_or(Err(FetchError::Busy))
         });

@@ -38,8 +38,8 @@ macro_rules! routes_by_query {
         #[serde(untagged)]
         #[expect(dead_code, reason = "describes the answer of `CatalogCall::list_or_read`")]
         enum ListedOrRead {
-            Listed(Items<$view>),
-            Read($view),
+            Listed(Box<Items<$view>>),
+            Read(Box<$view>),
         }
 
         $(#[doc = $list_doc])*
