@@ -15,11 +15,12 @@ pub(super) fn read(file: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A JSON or YAML document as JSON. JSON is kept as it is.
+/// A JSON or YAML document as JSON. One that begins with `{` is JSON, which is kept as it is.
 pub(super) fn as_json(bytes: &[u8]) -> Result<String, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
-    if text.trim_start().starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok() {
-        return Ok(text.to_owned());
+    if text.trim_start().starts_with('{') {
+        let checked = serde_json::from_str::<&RawValue>(text).map_err(|error| error.to_string());
+        return checked.map(|_| text.to_owned());
     }
     let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     Ok(value.to_string())

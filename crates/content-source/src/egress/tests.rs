@@ -1,3 +1,5 @@
+//! The egress policy: hosts in every form, and which addresses are reached.
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

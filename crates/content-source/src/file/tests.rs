@@ -1,3 +1,5 @@
+//! The source of files: paths, links, special files, races, scans and notifications.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};

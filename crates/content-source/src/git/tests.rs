@@ -1,3 +1,5 @@
+//! The source of repositories, against a real HTTP back end and in place.
+
 mod server;
 
 use std::path::Path as FilePath;

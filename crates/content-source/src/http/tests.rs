@@ -1,3 +1,5 @@
+//! The source of HTTP APIs, against a server of its own.
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! The source of object stores, against a server of the same protocol.
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,3 +1,5 @@
+//! What the tests of both kinds of databases share.
+
 mod attacks;
 mod postgres;
 mod sqlite;

@@ -1,3 +1,5 @@
+//! PostgreSQL: rows as content, roles and statements that are refused.
+
 use std::time::{Duration, Instant};
 
 use serde_json::json;

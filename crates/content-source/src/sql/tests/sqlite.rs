@@ -1,3 +1,5 @@
+//! SQLite: rows as content, and statements that are refused.
+
 use std::time::{Duration, Instant};
 
 use serde_json::json;
