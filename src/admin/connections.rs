@@ -1,7 +1,5 @@
 //! `/connections`, and the connections that a tenant may use.
 
-mod body;
-
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,8 +13,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use self::body::{ConnectionView, LastError, NewConnection, Rekeyed, Update, UsableConnection};
 use super::authority::Authority;
+use super::connection_body::{ConnectionView, LastError, NewConnection, Rekeyed, Update, UsableConnection};
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};

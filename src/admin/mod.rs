@@ -8,6 +8,7 @@ pub(crate) mod audited;
 mod authentication;
 mod authority;
 mod browser;
+mod connection_body;
 mod connections;
 mod content;
 pub mod definition;

@@ -53,9 +53,9 @@ async fn begin(database: &Database) -> PgConnection {
     connection
 }
 
-/// Adds a change of a new scope.
+/// Adds a change of a new scope, which is none of the gateway's own: those have the lowest numbers.
 async fn change(connection: &mut PgConnection, number: u128) -> Scope {
-    let scope = Uuid::from_u128(number);
+    let scope = Uuid::from_u128(1 << 64 | number);
     let change = format!(
         "insert into heads (scope, revision, floor) values ('{scope}', 1, 0); \
          insert into changes (scope, revision, ordinal, kind, subject) \

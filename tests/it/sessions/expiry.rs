@@ -246,6 +246,6 @@ async fn deleted_agent_is_purged_with_its_sessions() {
     pair.here.running.services.maintenance.purge(&CancellationToken::new()).await;
     let rows = "select (select count(*) from sessions) + (select count(*) from agents)";
     assert_eq!(pair.database.number(rows).await, 0);
-    // The heads of the gateway and the tenant remain.
-    assert_eq!(pair.database.number("select count(*) from heads").await, 2);
+    // The heads of the gateway, of its connections and of the tenant remain.
+    assert_eq!(pair.database.number("select count(*) from heads").await, 3);
 }

@@ -16,7 +16,7 @@ use crate::sources::{FailedFetch, TenantNames};
 /// A new connection.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::admin) struct NewConnection {
+pub(super) struct NewConnection {
     pub(super) id: String,
     /// What it connects to: `http`, `file`, `s3`, `git` or `sql`.
     #[schema(value_type = String, example = "http")]
@@ -47,7 +47,7 @@ fn enabled() -> bool {
 #[derive(Deserialize, ToSchema)]
 #[schema(as = ConnectionPatch)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::admin) struct Update {
+pub(super) struct Update {
     /// The tenants that may use it: a list of ids, or `"*"` for all.
     pub(super) tenants: Option<NamedTenants>,
     /// Members to set; `null` removes one, others stay as they are.
@@ -67,7 +67,7 @@ pub(in crate::admin) struct Update {
 /// Tenants by id, or `"*"` for all.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
-pub(in crate::admin) enum NamedTenants {
+pub(super) enum NamedTenants {
     /// `"*"`: all tenants.
     All(String),
     /// These tenants.
@@ -116,7 +116,7 @@ impl From<Tenants> for NamedTenants {
 
 /// Secrets as sent. An error about them never repeats one.
 #[derive(Default)]
-pub(in crate::admin) struct Secrets(pub(super) Map<String, Value>);
+pub(super) struct Secrets(pub(super) Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Secrets {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for Secrets {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Connection)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::admin) struct ConnectionView {
+pub(super) struct ConnectionView {
     #[schema(value_type = String)]
     pub(super) id: Slug,
     /// What it connects to: `http`, `file`, `s3`, `git` or `sql`.
@@ -158,7 +158,7 @@ pub(in crate::admin) struct ConnectionView {
 /// A secret that is set.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::admin) struct SecretView {
+pub(super) struct SecretView {
     /// Always true.
     pub(super) set: bool,
     /// When its value was last set.
@@ -174,7 +174,7 @@ impl From<StoredSecret> for SecretView {
 
 /// A fetch that failed.
 #[derive(Debug, Serialize, ToSchema)]
-pub(in crate::admin) struct LastError {
+pub(super) struct LastError {
     /// Why, as in `data.reason` of a failed read.
     pub(super) reason: &'static str,
     #[serde(with = "time::serde::rfc3339")]
@@ -190,7 +190,7 @@ impl From<FailedFetch> for LastError {
 /// A connection that a tenant may use.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::admin) struct UsableConnection {
+pub(super) struct UsableConnection {
     #[schema(value_type = String)]
     pub(super) id: Slug,
     /// What it connects to: `http`, `file`, `s3`, `git` or `sql`.
@@ -203,7 +203,7 @@ pub(in crate::admin) struct UsableConnection {
 /// The secrets that were encrypted under another key.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::admin) struct Rekeyed {
+pub(super) struct Rekeyed {
     /// How many were.
     pub(super) secrets: usize,
     /// The id of the key that all secrets are encrypted under.
