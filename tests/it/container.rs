@@ -1,16 +1,20 @@
 //! The Dockerfile and `deploy/` agree with the gateway and the workspace.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 const DOCKERFILE: &str = include_str!("../../Dockerfile");
 const COMPOSE: &str = include_str!("../../deploy/compose.yaml");
 const EXAMPLE: &str = include_str!("../../deploy/.env.example");
+const BALANCERS: [&str; 2] =
+    [include_str!("../../deploy/balancer/nginx.conf"), include_str!("../../deploy/balancer/haproxy.cfg")];
+const KUBERNETES: &str = include_str!("../../deploy/kubernetes/base/waggle.yaml");
 const MANIFEST: &str = include_str!("../../Cargo.toml");
 
 /// The values that a user sets in the copied example.
-const FILLED_IN: [(&str, &str); 2] = [
+const FILLED_IN: [(&str, &str); 3] = [
     ("POSTGRES_PASSWORD", "0123456789abcdef"),
+    ("WAGGLE_METRICS__TOKEN", "0123456789abcdef"),
     ("WAGGLE_ADMIN__OPERATOR_KEY", "wag_00000000000000000000000000000000000000000003NxIRP"),
 ];
 
@@ -77,4 +81,52 @@ fn image_uses_the_workspace_rust_and_all_manifests() {
         };
         assert!(DOCKERFILE.contains(&copied), "{member}");
     }
+}
+
+#[test]
+fn load_balancers_name_the_replicas_of_compose_and_are_trusted() {
+    let services = COMPOSE.lines().filter_map(|line| line.strip_prefix("  gateway-")?.strip_suffix(':'));
+    let services: Vec<String> = services.map(|number| format!("gateway-{number}:8094")).collect();
+    assert_eq!(services.len(), 2);
+    for configuration in BALANCERS {
+        let servers = configuration.lines().filter_map(|line| line.trim().strip_prefix("server "));
+        let servers = servers.flat_map(|rest| rest.split(' ').find(|word| word.ends_with(":8094")));
+        assert_eq!(servers.collect::<Vec<_>>(), services);
+    }
+    let (_, balancer) = COMPOSE.split_once("\n  balancer:\n").unwrap();
+    let address = balancer.split("ipv4_address: ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(COMPOSE.contains(&format!("\n    WAGGLE_SERVER__TRUSTED_PROXIES: \"{address}\"\n")), "{address}");
+}
+
+#[test]
+fn settings_of_kubernetes_are_valid() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: Vec<&str> = KUBERNETES.lines().map(str::trim).collect();
+    let given = lines.windows(2).filter_map(|pair| {
+        Some((pair[0].strip_prefix("- name: WAGGLE_")?, pair[1].strip_prefix("value: ")?.trim_matches('\'')))
+    });
+    // What mounts and secrets hold there.
+    let held = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (settings, keys) = (held("waggle.toml", "# None."), held("operator-keys", FILLED_IN[2].1));
+    let mut variables: BTreeMap<String, String> =
+        given.map(|(name, value)| (format!("WAGGLE_{name}"), value.to_owned())).collect();
+    assert_eq!(
+        variables.insert("WAGGLE_CONFIG".to_owned(), settings).as_deref(),
+        Some("/etc/waggle/waggle.toml")
+    );
+    let mounted = variables.insert("WAGGLE_ADMIN__OPERATOR_KEYS_FILE".to_owned(), keys);
+    assert_eq!(mounted.as_deref(), Some("/etc/waggle-secrets/operator-keys"));
+    assert!(variables.len() > 6, "{variables:?}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
+    command
+        .env_clear()
+        .envs(variables)
+        .env("WAGGLE_DATABASE__URL", "postgres://waggle@db.example.com/waggle");
+    let output = command.args(["config", "check"]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert!(output.status.success());
 }
