@@ -46,7 +46,7 @@ use crate::quota::usage::UsageBook;
 use crate::server::gateway::{Gateway, GatewayOptions, SharedMetadata, SurfaceOptions, Surfaces};
 use crate::server::listeners::Listeners;
 use crate::server::metrics::Metrics;
-use crate::sources::Connections;
+use crate::sources::{Connections, Leases};
 use crate::store::{Store, StoreError, StoreOptions};
 
 use background::Background;
@@ -129,8 +129,11 @@ async fn build(
     feed.start(follower, &background.tasks, &background.stop);
     over_database.start(&background, settings.cache.warm_agents).await;
     let subscriptions = Arc::clone(&feed) as Arc<dyn Subscriptions>;
-    let watcher = Watcher::new(Arc::clone(&over_database.catalog), subscriptions);
+    let leases = Arc::new(Leases::new(store.clone(), listeners.instance));
+    let watcher = Watcher::new(Arc::clone(&over_database.catalog), subscriptions, Arc::clone(&leases));
     background.tasks.spawn(watcher.run(background.stop.clone()));
+    let stop = background.stop.clone();
+    background.tasks.spawn(async move { leases.run(stop).await });
     let audit = audit::start(settings, &store, &secret, sources.clone())?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let limits = Arc::new(Limits::new(limit_options(settings)));

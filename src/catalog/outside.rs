@@ -11,7 +11,7 @@ use crate::identity::grant::Caller;
 use crate::model::call::{Content, Contents};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentRef, ResourceUri, TenantId};
+use crate::model::ids::{AgentRef, ConnectionId, ResourceUri, TenantId};
 use crate::model::place::{SourcePlace, unknown_connection};
 use crate::model::resource::{Definition, PartKind, parse_mime};
 use crate::model::scope::Revision;
@@ -66,6 +66,11 @@ impl Answering {
 }
 
 impl Sourced<'_> {
+    /// The connection.
+    pub(super) fn connection(&self) -> Option<ConnectionId> {
+        self.source.uid()
+    }
+
     /// What is read for an agent; `None` for values of variables that no content has.
     pub(super) fn wanted(&self, agent: AgentRef, payer: Payer) -> Option<Wanted> {
         let Self { revision, source, values, .. } = self;

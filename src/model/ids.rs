@@ -59,7 +59,7 @@ uid! {
 }
 
 /// An agent and the tenant that it belongs to, which together identify the rows of the agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentRef {
     /// The tenant.
     pub tenant: TenantId,

@@ -6,9 +6,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use content_source::{Bounds, Content, FetchError, Fetched, Kind, Location, Segment, Validator};
+use content_source::{
+    Bounds, ChangeHint, Content, FetchError, Fetched, Kind, Location, Path, Segment, Tree, Validator,
+};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -70,8 +73,8 @@ pub struct Outside {
 pub struct Polled {
     /// The contents; `None` if the source has no such content.
     pub contents: Option<Arc<[Content]>>,
-    /// What it was fetched from.
-    pub kind: Kind,
+    /// What it was fetched from, and at which revision of the connection.
+    pub source: (Kind, Revision),
     /// How often content of the connection is polled.
     pub every: Duration,
 }
@@ -285,7 +288,23 @@ impl Fetcher {
         let known = inner.kept.peek(&key);
         let fetched = Inner::flight(inner, key, &connection, known).await?;
         let contents = fetched.contents.clone();
-        Ok(Polled { contents, kind: connection.kind, every: connection.limits.poll() })
+        let source = (connection.kind, connection.revision);
+        Ok(Polled { contents, source, every: connection.limits.poll() })
+    }
+
+    /// Notifications of a connection that content below a path may have changed; `None` if it has none, or cannot be used.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`].
+    pub async fn hints(
+        &self,
+        payer: Payer,
+        connection: ConnectionId,
+        below: Path,
+    ) -> Result<Option<BoxStream<'static, ChangeHint>>, Fault> {
+        let found = self.inner.connections.get(payer, connection).await?;
+        let tree = Tree { path: below, reference: None };
+        Ok(found.and_then(|connection| connection.enabled_source().ok()?.watch(&tree)))
     }
 }
 

@@ -22,6 +22,7 @@ pub mod issued_keys;
 pub mod key_lookup;
 pub mod keys;
 mod lease;
+pub mod leases;
 pub mod migrate;
 pub mod notify;
 pub mod prompts;
@@ -37,6 +38,7 @@ pub mod templates;
 pub mod tenants;
 pub mod usage;
 pub mod watched;
+pub mod watching;
 pub mod write;
 
 use std::sync::Arc;

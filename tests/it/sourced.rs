@@ -3,6 +3,7 @@
 mod definitions;
 mod failures;
 mod guide;
+mod leases;
 mod reads;
 pub(crate) mod upstream;
 mod watching;

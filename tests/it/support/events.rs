@@ -10,7 +10,7 @@ use waggle::model::session::SessionId;
 
 use super::app::Replica;
 use super::cluster::Database;
-use super::http::Answer;
+use super::http::{Answer, Client};
 
 /// The timeout for an event.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -242,6 +242,17 @@ pub(crate) async fn try_listen(
     id: Value,
     filter: Value,
 ) -> reqwest::Response {
+    try_listen_at(&replica.http, agent, key, id, filter).await
+}
+
+/// Like [`try_listen`], at any gateway.
+pub(crate) async fn try_listen_at(
+    http: &Client,
+    agent: &str,
+    key: &str,
+    id: Value,
+    filter: Value,
+) -> reqwest::Response {
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -255,5 +266,5 @@ pub(crate) async fn try_listen(
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", "subscriptions/listen"),
     ];
-    replica.http.respond("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await.unwrap()
+    http.respond("POST", &format!("/{agent}/mcp"), &headers, message.to_string()).await.unwrap()
 }

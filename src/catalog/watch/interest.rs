@@ -1,0 +1,209 @@
+//! What streams of this replica are subscribed to of content that comes from connections, and its record in the database.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::catalog::Catalog;
+use crate::catalog::snapshot::view::View;
+use crate::model::caller::Payer;
+use crate::model::feed::{SubscriptionStamp, Subscriptions};
+use crate::model::ids::{AgentRef, ConnectionId, ResourceUri};
+use crate::model::scope::{Revision, Scope};
+use crate::store::StoreError;
+use crate::store::watching::Subject;
+
+/// The maximum number of subjects of a replica; further ones are watched once others are not.
+const MOST_SUBJECTS: usize = 50_000;
+/// The maximum number of subjects of a statement.
+const AT_ONCE: usize = 1_000;
+/// For how long subjects are recorded without being extended.
+const LIFETIME: Duration = Duration::from_secs(20);
+/// How often they are extended.
+const EXTEND_EVERY: Duration = Duration::from_secs(5);
+/// After what time a statement is repeated that failed.
+const RETRY: Duration = Duration::from_secs(1);
+/// After how many look-ups of URIs other tasks run.
+const YIELD_EVERY: usize = 256;
+
+/// The subscribed URIs of an agent, as they were last looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Looked {
+    stamp: SubscriptionStamp,
+    revision: Revision,
+}
+
+/// The connections of the subscribed URIs of an agent.
+type Subjects = BTreeMap<ResourceUri, ConnectionId>;
+
+/// What streams of this replica are subscribed to.
+pub(super) struct Interest {
+    catalog: Arc<Catalog>,
+    subscriptions: Arc<dyn Subscriptions>,
+    replica: Uuid,
+    looked: HashMap<AgentRef, Looked>,
+    wanted: HashMap<AgentRef, Subjects>,
+    recorded: HashMap<AgentRef, Subjects>,
+    /// Agents of which something else is recorded than wanted.
+    differing: HashSet<AgentRef>,
+    /// When statements run again.
+    records_at: Instant,
+    extends_at: Instant,
+}
+
+impl Interest {
+    pub(super) fn new(catalog: Arc<Catalog>, subscriptions: Arc<dyn Subscriptions>, replica: Uuid) -> Self {
+        Self {
+            catalog,
+            subscriptions,
+            replica,
+            looked: HashMap::new(),
+            wanted: HashMap::new(),
+            recorded: HashMap::new(),
+            differing: HashSet::new(),
+            records_at: Instant::now(),
+            extends_at: Instant::now(),
+        }
+    }
+
+    /// The connections that something is wanted of.
+    pub(super) fn connections(&self) -> BTreeSet<ConnectionId> {
+        self.wanted.values().flat_map(BTreeMap::values).copied().collect()
+    }
+
+    /// Finds what is subscribed to and comes from a connection; with `all` also what is not any more.
+    pub(super) async fn refresh(&mut self, all: bool) {
+        let agents = self.subscriptions.agents();
+        if all {
+            let live: HashSet<_> = agents.iter().map(|(agent, _)| *agent).collect();
+            self.looked.retain(|agent, _| live.contains(agent));
+            self.forget_unsubscribed();
+        }
+        for (agent, stamp) in agents {
+            let AgentRef { tenant, uid } = agent;
+            let applied = self.catalog.scopes.applied(Scope::from(uid));
+            let is_same = |looked: &Looked| {
+                looked.stamp == stamp && applied.is_none_or(|applied| applied == looked.revision)
+            };
+            // Without loading what is not in memory, except now and then.
+            if !all && self.looked.get(&agent).is_some_and(is_same) {
+                continue;
+            }
+            let Ok(snapshot) = self.catalog.snapshot_of(Payer::Tenant(tenant), tenant, uid).await else {
+                continue;
+            };
+            let looked = Looked { stamp, revision: snapshot.revision };
+            let is_known = self.looked.get(&agent) == Some(&looked);
+            if !is_known && self.look(agent, &View::unfiltered(snapshot)).await {
+                self.looked.insert(agent, looked);
+            }
+        }
+    }
+
+    /// Drops what no stream is subscribed to any more.
+    fn forget_unsubscribed(&mut self) {
+        for (agent, subjects) in &mut self.wanted {
+            let before = subjects.len();
+            let live: HashSet<_> = self.subscriptions.uris(*agent).into_iter().collect();
+            subjects.retain(|uri, _| live.contains(uri));
+            if subjects.len() < before {
+                self.differing.insert(*agent);
+            }
+        }
+        self.wanted.retain(|_, subjects| !subjects.is_empty());
+    }
+
+    /// Finds the connections of what is subscribed to of an agent. Returns false if that is too much.
+    async fn look(&mut self, agent: AgentRef, view: &View) -> bool {
+        let others = self.wanted.iter().filter(|(other, _)| **other != agent);
+        let most = MOST_SUBJECTS.saturating_sub(others.map(|(_, subjects)| subjects.len()).sum());
+        let mut subjects = Subjects::new();
+        for (number, uri) in self.subscriptions.uris(agent).into_iter().enumerate() {
+            if number % YIELD_EVERY == YIELD_EVERY - 1 {
+                tokio::task::yield_now().await;
+            }
+            let answering = view.answering(&uri).ok();
+            let connection = answering.and_then(|answering| answering.sourced()?.connection());
+            if let Some(connection) = connection {
+                subjects.insert(uri, connection);
+            }
+        }
+        let is_complete = subjects.len() <= most;
+        while subjects.len() > most {
+            subjects.pop_last();
+        }
+        if self.wanted.get(&agent).unwrap_or(&Subjects::new()) != &subjects {
+            self.differing.insert(agent);
+            self.wanted.insert(agent, subjects);
+        }
+        is_complete
+    }
+
+    /// Records what is wanted. Returns whether that changed something. `is_watching` is whether this replica watches
+    /// connections.
+    pub(super) async fn record(&mut self, is_watching: bool) -> bool {
+        let now = Instant::now();
+        if now < self.records_at {
+            return false;
+        }
+        let is_changed = !self.differing.is_empty();
+        let recorded = async {
+            for agent in self.differing.clone() {
+                self.record_agent(agent).await?;
+                self.differing.remove(&agent);
+            }
+            if now >= self.extends_at && (is_watching || !self.recorded.is_empty()) {
+                let is_recorded = self.catalog.store.extend_watching(self.replica, LIFETIME).await?;
+                if !is_recorded {
+                    self.differing.extend(self.recorded.drain().map(|(agent, _)| agent));
+                }
+                self.extends_at = now + EXTEND_EVERY;
+            }
+            Ok::<_, StoreError>(())
+        };
+        if let Err(error) = recorded.await {
+            tracing::debug!(%error, "what is watched not recorded");
+            self.records_at = Instant::now() + RETRY;
+        }
+        is_changed
+    }
+
+    /// Records what is wanted of an agent.
+    async fn record_agent(&mut self, agent: AgentRef) -> Result<(), StoreError> {
+        let (catalog, replica) = (Arc::clone(&self.catalog), self.replica);
+        let wanted = self.wanted.get(&agent).cloned().unwrap_or_default();
+        let recorded = self.recorded.entry(agent).or_default();
+        let other = |uri: &ResourceUri, connection: &ConnectionId, than: &Subjects| {
+            than.get(uri).is_none_or(|known| known != connection)
+        };
+        let gone = recorded.iter().filter(|(uri, connection)| other(uri, connection, &wanted));
+        let gone: Vec<Subject> = gone.map(|(uri, _)| (agent, uri.clone())).collect();
+        for batch in gone.chunks(AT_ONCE) {
+            catalog.store.forget_watching(replica, batch).await?;
+            for (_, uri) in batch {
+                recorded.remove(uri);
+            }
+        }
+        let added = wanted.iter().filter(|(uri, connection)| other(uri, connection, recorded));
+        let added: Vec<_> = added.map(|(uri, connection)| ((agent, uri.clone()), *connection)).collect();
+        for batch in added.chunks(AT_ONCE) {
+            catalog.store.record_watching(replica, batch, LIFETIME).await?;
+            recorded.extend(batch.iter().map(|((_, uri), connection)| (uri.clone(), *connection)));
+        }
+        if recorded.is_empty() {
+            self.recorded.remove(&agent);
+        }
+        Ok(())
+    }
+
+    /// Forgets what is recorded.
+    pub(super) async fn end(mut self) {
+        self.differing = self.recorded.keys().copied().collect();
+        self.wanted.clear();
+        self.records_at = Instant::now();
+        self.record(false).await;
+    }
+}
