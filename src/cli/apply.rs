@@ -1,117 +1,165 @@
-//! `waggle apply`: makes an agent's catalog equal to a manifest.
+//! `waggle apply`: makes a gateway as documents describe it, and agents' catalogs equal to manifests.
 
-use std::fmt::Write;
+use std::io::{self, BufRead, IsTerminal, Write};
 
 use clap::Args;
 use reqwest::Method;
-use serde::Deserialize;
 
 use super::admin::{Admin, Request};
-use super::input;
+use super::documents::{Documents, Manifest, ObjectKind};
+use super::gateway::{self, Options, Plan};
+use super::manifest::{self, Applied};
+use super::object::encoded;
 use super::output::{Failure, print};
 use super::sources::Sources;
-use crate::model::ids::Slug;
 
-/// How many created, updated and deleted definitions are named, each.
+/// How many deletions are named in a refusal.
 const MOST_NAMED: usize = 20;
 
 #[derive(Args)]
 pub(super) struct Apply {
-    /// The manifest, a JSON or YAML file that names its agent; `-` is standard input.
-    #[arg(short, long, value_name = "FILE")]
+    /// A JSON or YAML file with manifests, tenants, connections and agents, or a folder of such files; `-` is standard
+    /// input.
+    #[arg(short, long, value_name = "FILE|DIR")]
     file: String,
     /// Print what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
-}
-
-/// The member of a manifest that names its agent.
-#[derive(Deserialize)]
-struct Addressed {
-    agent: Option<String>,
-}
-
-/// What the gateway changed, or would change.
-#[derive(Deserialize)]
-pub(super) struct Applied {
-    revision: i64,
-    pub(super) created: Changed,
-    pub(super) updated: Changed,
-    pub(super) deleted: Changed,
-    unchanged: usize,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Changed {
-    pub(super) count: usize,
-    resources: Vec<String>,
-    templates: Vec<String>,
-    prompts: Vec<String>,
-    #[serde(default)]
-    skills: Vec<String>,
-}
-
-impl Changed {
-    /// The kind and the key of each definition that the gateway names.
-    pub(super) fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let kinds = [
-            ("resource", &self.resources),
-            ("template", &self.templates),
-            ("prompt", &self.prompts),
-            ("skill", &self.skills),
-        ];
-        kinds.into_iter().flat_map(|(kind, names)| names.iter().map(move |name| (kind, name.as_str())))
-    }
+    /// Delete tenants, connections and agents that are not described, of the kinds that are described.
+    #[arg(long)]
+    prune: bool,
+    /// Delete without asking.
+    #[arg(long, requires = "prune")]
+    yes: bool,
+    /// Set all secrets again; without it, those that are set stay as they are.
+    #[arg(long)]
+    secrets: bool,
 }
 
 impl Apply {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let admin = Admin::of(sources)?;
-        let manifest = manifest(&self.file)?.into_bytes();
-        let agent = addressee(&manifest).map_err(|wrong| Failure::Manifest(self.file, wrong))?;
-        let query = if self.dry_run { "?dryRun=true" } else { "" };
-        let path = format!("/agents/{agent}/manifest{query}");
-        let answer =
-            admin.call(&Request { method: Method::PUT, path, body: Some(manifest), condition: None })?;
-        let applied: Applied = serde_json::from_slice(&answer)?;
-        print(&summary(&agent, &applied, self.dry_run))
+        let documents = Documents::read(&self.file)?;
+        let options = Options { prune: self.prune, secrets: self.secrets };
+        let plan = gateway::plan(&admin, &documents, options)?;
+        if self.dry_run {
+            return show(&admin, &documents, &plan);
+        }
+        if !self.yes {
+            confirm(&plan)?;
+        }
+        execute(&admin, &documents, &plan, sources)
     }
 }
 
-/// The manifest of a file, as JSON.
-pub(super) fn manifest(file: &str) -> Result<String, Failure> {
-    let bytes = input::read(file).map_err(|error| Failure::Input(file.to_owned(), error))?;
-    input::as_json(&bytes).map_err(|wrong| Failure::Manifest(file.to_owned(), wrong))
-}
-
-/// The agent of a manifest.
-pub(super) fn addressee(manifest: &[u8]) -> Result<Slug, String> {
-    let Addressed { agent } = serde_json::from_slice(manifest).map_err(|error| error.to_string())?;
-    let agent = agent.ok_or("agent is missing; expected the id of the agent")?;
-    Slug::parse_agent(&agent).map_err(|error| format!("agent {error}"))
-}
-
-fn summary(agent: &Slug, applied: &Applied, dry_run: bool) -> String {
-    let Applied { revision, created, updated, deleted, unchanged } = applied;
-    let mut text = String::new();
-    for (verb, names) in [("create", created), ("update", updated), ("delete", deleted)] {
-        name(&mut text, verb, names);
+/// What applying a manifest would change.
+pub(super) fn planned(admin: &Admin, manifest: &Manifest, plan: &Plan) -> Result<Applied, Failure> {
+    let agent_exists = !plan.creates(ObjectKind::Agent, manifest.agent.as_str());
+    let names = |id: &str| manifest.json.contains(&format!("\"{id}\""));
+    let created =
+        plan.changes.iter().filter(|change| change.creates && change.kind == ObjectKind::Connection);
+    if agent_exists && !created.map(|change| change.id.as_str()).any(names) {
+        return manifest::plan(admin, manifest);
     }
-    let (when, done) = if dry_run { ("still at", "would be ") } else { ("at", "") };
-    // Writing to a string does not fail.
-    let _ = writeln!(
-        text,
-        "{agent} is {when} revision {revision}: {done}{} created, {} updated, {} deleted, {unchanged} unchanged",
-        created.count, updated.count, deleted.count,
-    );
-    text
+    manifest::plan_here(admin, manifest, agent_exists)
 }
 
-fn name(text: &mut String, verb: &str, names: &Changed) {
-    for (kind, name) in names.named().take(MOST_NAMED) {
-        let _ = writeln!(text, "{verb} {kind} {name}");
+fn show(admin: &Admin, documents: &Documents, plan: &Plan) -> Result<(), Failure> {
+    for change in &plan.changes {
+        print(&format!("{} {} {}\n", verb(change.creates), change.kind.name(), change.id))?;
     }
-    if let Some(more @ 1..) = names.count.checked_sub(MOST_NAMED) {
-        let _ = writeln!(text, "{verb} {more} more");
+    for manifest in &documents.manifests {
+        print(&planned(admin, manifest, plan)?.summary(&manifest.agent, true))?;
+    }
+    for (kind, id) in &plan.deletions {
+        print(&format!("delete {} {id}\n", kind.name()))?;
+    }
+    finish(documents, plan, "would be ")
+}
+
+/// Makes the changes in an order in which none refers to what does not exist. Stops at the first that fails.
+pub(super) fn execute(
+    admin: &Admin,
+    documents: &Documents,
+    plan: &Plan,
+    sources: &Sources<'_>,
+) -> Result<(), Failure> {
+    // Missing secrets are reported before anything is changed.
+    let requests = plan.changes.iter().map(|change| change.request(sources.environment));
+    let requests = requests.collect::<Result<Vec<_>, _>>()?;
+    let mut done = 0;
+    // Alone, a manifest needs no more than its own message.
+    let alone = documents.count() == 1;
+    let failed = |what: &str, done: usize, error: Failure| match error {
+        Failure::Gateway(wrong) if !alone => {
+            let rest = "apply again once that is mended";
+            Failure::Gateway(format!("{what}: {wrong}; {done} changes were made before it: {rest}"))
+        }
+        other => other,
+    };
+    for (change, request) in plan.changes.iter().zip(&requests) {
+        let what = format!("{} {}", change.kind.name(), change.id);
+        admin.call(request).map_err(|error| failed(&what, done, error))?;
+        done += 1;
+        print(&format!("{} {what}\n", verb(change.creates)))?;
+    }
+    for manifest in &documents.manifests {
+        let what = format!("manifest of {}", manifest.agent);
+        let applied = manifest::apply(admin, manifest).map_err(|error| failed(&what, done, error))?;
+        done += usize::from(applied.is_a_change());
+        print(&applied.summary(&manifest.agent, false))?;
+    }
+    for (kind, id) in &plan.deletions {
+        let what = format!("{} {id}", kind.name());
+        let path = format!("{}/{}", kind.list(), encoded(id));
+        let request = Request { method: Method::DELETE, path, body: None, condition: None };
+        admin.call(&request).map_err(|error| failed(&what, done, error))?;
+        done += 1;
+        print(&format!("delete {what}\n"))?;
+    }
+    finish(documents, plan, "")
+}
+
+fn verb(creates: bool) -> &'static str {
+    if creates { "create" } else { "update" }
+}
+
+/// Prints how many objects were changed, unless there are only manifests.
+fn finish(documents: &Documents, plan: &Plan, would_be: &str) -> Result<(), Failure> {
+    if documents.objects.is_empty() {
+        return Ok(());
+    }
+    let (created, updated, deleted) = plan.counts();
+    let unchanged = plan.unchanged;
+    print(&format!(
+        "gateway: {would_be}{created} created, {updated} updated, {deleted} deleted, {unchanged} unchanged\n"
+    ))
+}
+
+/// Asks before anything is deleted; refuses where nobody can answer.
+fn confirm(plan: &Plan) -> Result<(), Failure> {
+    if plan.deletions.is_empty() {
+        return Ok(());
+    }
+    let named = plan.deletions.iter().take(MOST_NAMED).map(|(kind, id)| format!("{} {id}", kind.name()));
+    let mut names = named.collect::<Vec<_>>().join(", ");
+    if let Some(more @ 1..) = plan.deletions.len().checked_sub(MOST_NAMED) {
+        names.push_str(&format!(" and {more} more"));
+    }
+    let (input, mut output) = (io::stdin(), io::stderr());
+    if !(input.is_terminal() && output.is_terminal()) {
+        return Err(Failure::Usage(format!(
+            "--prune would delete {names}; use --yes, since nobody can be asked"
+        )));
+    }
+    let mut answer = String::new();
+    let asked = write!(output, "delete {names}, with all that belongs to them? [y/N] ")
+        .and_then(|()| output.flush())
+        .and_then(|()| input.lock().read_line(&mut answer));
+    asked.map_err(|error| Failure::Input("standard input".to_owned(), error))?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        Ok(())
+    } else {
+        Err(Failure::Gateway("nothing was changed".to_owned()))
     }
 }

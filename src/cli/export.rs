@@ -1,95 +1,121 @@
-//! `waggle export`: an agent's catalog as a manifest.
+//! `waggle export`: an agent's catalog as a manifest, and a gateway as a folder of documents.
+
+use std::fs;
+use std::path::PathBuf;
 
 use clap::Args;
 use reqwest::Method;
+use serde_json::{Map, Value, json};
 
 use super::admin::{Admin, Request};
+use super::documents::{ObjectKind, VERSION};
+use super::format::yaml;
+use super::gateway;
+use super::indent::indent;
+use super::object::encoded;
 use super::output::{Failure, print};
 use super::sources::Sources;
 use crate::model::ids::Slug;
 
-/// How many levels of a manifest are indented: its members, its lists, and the members of their items. Deeper levels are
-/// printed as received, since an owner's own JSON is compared by its bytes.
-const INDENTED_LEVELS: usize = 3;
+/// Members of answers that are no members of documents: what the gateway adds.
+const ADDED: [&str; 3] = ["createdAt", "state", "lastError"];
 
 #[derive(Args)]
 pub(super) struct Export {
-    /// The agent.
-    #[arg(value_parser = Slug::parse_agent)]
-    agent: Slug,
+    /// The agent whose manifest is printed; with `--dir`, the agents that are written.
+    #[arg(value_name = "AGENT", value_parser = Slug::parse_agent, required_unless_present = "dir")]
+    agents: Vec<Slug>,
+    /// Write the agents, or the whole gateway, to a new folder that `waggle apply -f` takes.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
 }
 
 impl Export {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let path = format!("/agents/{}/manifest", self.agent);
-        let manifest =
-            Admin::of(sources)?.call(&Request { method: Method::GET, path, body: None, condition: None })?;
-        let manifest = String::from_utf8(manifest)
-            .map_err(|_| Failure::Gateway("unexpected answer: not UTF-8".to_owned()))?;
-        print(&indent(&manifest))
+        let admin = Admin::of(sources)?;
+        let Some(dir) = self.dir else {
+            let [agent] = self.agents.as_slice() else {
+                return Err(Failure::Usage("expected one agent; use --dir to export several".to_owned()));
+            };
+            return print(&manifest(&admin, agent.as_str())?);
+        };
+        let folder = Folder::create(dir)?;
+        let mut count = 0;
+        let mut agents: Vec<String> = self.agents.iter().map(Slug::to_string).collect();
+        if agents.is_empty() {
+            for (kind, name) in [(ObjectKind::Tenant, "tenants"), (ObjectKind::Connection, "connections")] {
+                for id in gateway::ids(&admin, kind)? {
+                    folder.write(&format!("{name}/{id}.yaml"), &document(&admin, kind, &id)?)?;
+                    count += 1;
+                }
+            }
+            agents = gateway::ids(&admin, ObjectKind::Agent)?;
+        }
+        for id in &agents {
+            folder.write(&format!("agents/{id}/agent.yaml"), &document(&admin, ObjectKind::Agent, id)?)?;
+            folder.write(&format!("agents/{id}/manifest.json"), &manifest(&admin, id)?)?;
+            count += 2;
+        }
+        print(&format!("wrote {count} files to {}\n", folder.0.display()))
     }
 }
 
-/// JSON with its outermost levels indented.
-pub(super) fn indent(json: &str) -> String {
-    let mut text = String::with_capacity(json.len() + json.len() / 8);
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    let break_line = |text: &mut String, depth: usize| {
-        text.push('\n');
-        text.extend(std::iter::repeat_n("  ", depth));
-    };
-    let mut characters = json.chars().peekable();
-    while let Some(character) = characters.next() {
-        if in_string {
-            text.push(character);
-            in_string = character != '"' || escaped;
-            escaped = character == '\\' && !escaped;
-            continue;
+/// The manifest of an agent.
+fn manifest(admin: &Admin, agent: &str) -> Result<String, Failure> {
+    let path = format!("/agents/{agent}/manifest");
+    let manifest = admin.call(&Request { method: Method::GET, path, body: None, condition: None })?;
+    let manifest = String::from_utf8(manifest)
+        .map_err(|_| Failure::Gateway("unexpected answer: not UTF-8".to_owned()))?;
+    Ok(indent(&manifest))
+}
+
+/// The document of an object, with references in place of its secrets.
+fn document(admin: &Admin, kind: ObjectKind, id: &str) -> Result<String, Failure> {
+    let path = format!("{}/{}", kind.list(), encoded(id));
+    let answer = admin.call(&Request { method: Method::GET, path, body: None, condition: None })?;
+    let mut members: Map<String, Value> = serde_json::from_slice(&answer)?;
+    members.retain(|name, value| !(value.is_null() || name == "id" || ADDED.contains(&name.as_str())));
+    if kind == ObjectKind::Connection {
+        if let Some(connects_to) = members.remove("kind") {
+            members.insert("type".to_owned(), connects_to);
         }
-        in_string = character == '"';
-        let closes = matches!(character, '}' | ']');
-        if closes {
-            depth = depth.saturating_sub(1);
-            if depth < INDENTED_LEVELS && !text.ends_with(['{', '[']) {
-                break_line(&mut text, depth);
+        if let Some(Value::Object(secrets)) = members.get_mut("secrets") {
+            for (name, value) in secrets {
+                *value = json!({"env": variable(id, name)});
             }
-        }
-        text.push(character);
-        if matches!(character, '{' | '[') {
-            depth += 1;
-            if depth <= INDENTED_LEVELS && !matches!(characters.peek(), Some('}' | ']')) {
-                break_line(&mut text, depth);
-            }
-        } else if depth <= INDENTED_LEVELS && character == ',' {
-            break_line(&mut text, depth);
-        } else if depth <= INDENTED_LEVELS && character == ':' {
-            text.push(' ');
         }
     }
-    text.push('\n');
-    text
+    let rest = Value::Object(members).to_string();
+    let (name, id) = (kind.name(), Value::from(id));
+    let rest = rest.strip_prefix('{').unwrap_or_default();
+    let comma = if rest == "}" { "" } else { "," };
+    yaml(&format!("{{\"apiVersion\":\"{VERSION}\",\"kind\":\"{name}\",\"id\":{id}{comma}{rest}"))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::indent;
-
-    #[test]
-    fn outer_levels_are_indented_and_the_rest_is_unchanged() {
-        let json = r#"{"apiVersion":"v","resources":[{"uri":"a:{,}\"[","_meta":{ "a" :[1 ,2]},"contents":[]},{}],"prompts":[]}"#;
-        let expected = r#"{
-  "apiVersion": "v",
-  "resources": [
-    {
-      "uri": "a:{,}\"[",
-      "_meta": { "a" :[1 ,2]},
-      "contents": []
-    },
-    {}
-  ],
-  "prompts": []
+/// The environment variable that an exported document refers to for a secret.
+fn variable(connection: &str, secret: &str) -> String {
+    let name = format!("SECRET_{connection}_{secret}");
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
-"#;
-        assert_eq!(indent(json), expected);
+
+/// A new folder.
+struct Folder(PathBuf);
+
+impl Folder {
+    /// Creates it. One that holds anything is refused: old documents would remain beside the new ones.
+    fn create(path: PathBuf) -> Result<Self, Failure> {
+        let failed = |error| Failure::File(path.display().to_string(), error);
+        fs::create_dir_all(&path).map_err(failed)?;
+        if fs::read_dir(&path).map_err(failed)?.next().is_some() {
+            return Err(Failure::Usage(format!("{} is not empty; expected a new folder", path.display())));
+        }
+        Ok(Self(path))
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
+        let path = self.0.join(name);
+        let parent = path.parent().unwrap_or(&self.0);
+        let written = fs::create_dir_all(parent).and_then(|()| fs::write(&path, text));
+        written.map_err(|error| Failure::File(path.display().to_string(), error))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::export::indent;
+use super::indent::indent;
 use super::output::{Failure, print};
 
 /// Spaces between the columns of a table.

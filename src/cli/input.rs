@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Reads a file; `-` is standard input.
@@ -15,6 +16,18 @@ pub(super) fn read(file: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// The JSON or YAML documents of a file, as JSON. If the first begins with `{`, all are JSON, which is kept as it is.
+pub(super) fn documents(bytes: &[u8]) -> Result<Vec<String>, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
+    if text.trim_start().starts_with('{') {
+        let documents = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
+        let owned = documents.map(|document| document.map(|json| json.get().to_owned()));
+        return owned.collect::<Result<_, _>>().map_err(|error| error.to_string());
+    }
+    let documents = serde_saphyr::from_multiple::<Value>(text).map_err(|error| error.to_string())?;
+    Ok(documents.iter().map(Value::to_string).collect())
+}
+
 /// A JSON or YAML document as JSON. One that begins with `{` is JSON, which is kept as it is.
 pub(super) fn as_json(bytes: &[u8]) -> Result<String, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
@@ -22,6 +35,6 @@ pub(super) fn as_json(bytes: &[u8]) -> Result<String, String> {
         let checked = serde_json::from_str::<&RawValue>(text).map_err(|error| error.to_string());
         return checked.map(|_| text.to_owned());
     }
-    let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     Ok(value.to_string())
 }

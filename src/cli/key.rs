@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
-use super::object::{Members, Objects, encoded, request};
+use super::object::{Members, Objects, encoded, items, request};
 use super::output::{Failure, print};
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -197,7 +197,7 @@ fn get(objects: &Objects<'_>, owner: &Owner, id: &str) -> Result<(), Failure> {
     struct Identified {
         id: String,
     }
-    for item in objects.items(&owner.path())? {
+    for item in items(&objects.admin, &owner.path())? {
         let found: Identified = serde_json::from_str(item.get())?;
         if found.id == id {
             return objects.output.object(&KIND, &item);

@@ -14,22 +14,29 @@ mod definitions;
 mod demo;
 mod diff;
 mod doctor;
+mod documents;
 mod export;
 mod format;
+mod gateway;
 mod health;
+mod import;
+mod indent;
 mod input;
 mod key;
+mod manifest;
 mod migrate;
 mod object;
 mod openapi;
 mod output;
 mod prompt;
+mod reference;
 mod resource;
 mod serve;
 mod skill;
 mod sources;
 mod template;
 mod tenant;
+mod unified;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -78,12 +85,17 @@ enum Command {
     /// Push folders as skills of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     #[command(subcommand)]
     Skill(skill::Skill),
-    /// Make an agent's catalog equal to a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// Make a gateway as files describe it, and agents' catalogs equal to manifests; `WAGGLE_URL` and `WAGGLE_KEY` name the
+    /// gateway and the key.
     Apply(apply::Apply),
     /// Print what `apply` would change: exit code 0 if nothing, 2 if something.
     Diff(diff::Diff),
-    /// Print an agent's catalog as a manifest; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// Print an agent's catalog as a manifest, or write a gateway to a folder; `WAGGLE_URL` and `WAGGLE_KEY` name the
+    /// gateway and the key.
     Export(export::Export),
+    /// Create what exported files describe, where nothing of it exists; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and
+    /// the key.
+    Import(import::Import),
     /// Verify, tail and export the audit log.
     #[command(subcommand)]
     Audit(audit::Audit),
@@ -170,6 +182,7 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Apply(command) => command.run(&sources),
         Command::Diff(command) => return output::difference(command.run(&sources)),
         Command::Export(command) => command.run(&sources),
+        Command::Import(command) => command.run(&sources),
         Command::Audit(command) => command.run(&sources),
         Command::Health(command) => command.run(&sources),
         Command::Doctor(command) => command.run(&sources),

@@ -84,6 +84,23 @@ struct Page {
     next_cursor: Option<String>,
 }
 
+/// All items of a list, page by page.
+pub(super) fn items(admin: &Admin, path: &str) -> Result<Vec<Box<RawValue>>, Failure> {
+    let (mut all, mut cursor) = (Vec::new(), None::<String>);
+    let separator = if path.contains('?') { '&' } else { '?' };
+    loop {
+        let cursor_of = |cursor: String| format!("&cursor={}", encoded(&cursor));
+        let path = format!("{path}{separator}limit=500{}", cursor.map(cursor_of).unwrap_or_default());
+        let Page { items, next_cursor } =
+            serde_json::from_slice(&admin.call(&request(Method::GET, path, None)?)?)?;
+        all.extend(items);
+        match next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return Ok(all),
+        }
+    }
+}
+
 /// Calls and prints.
 pub(super) struct Objects<'a> {
     pub(super) admin: Admin,
@@ -92,26 +109,9 @@ pub(super) struct Objects<'a> {
 }
 
 impl Objects<'_> {
-    /// All items of a list, page by page.
-    pub(super) fn items(&self, path: &str) -> Result<Vec<Box<RawValue>>, Failure> {
-        let (mut all, mut cursor) = (Vec::new(), None::<String>);
-        let separator = if path.contains('?') { '&' } else { '?' };
-        loop {
-            let cursor_of = |cursor: String| format!("&cursor={}", encoded(&cursor));
-            let path = format!("{path}{separator}limit=500{}", cursor.map(cursor_of).unwrap_or_default());
-            let Page { items, next_cursor } =
-                serde_json::from_slice(&self.admin.call(&request(Method::GET, path, None)?)?)?;
-            all.extend(items);
-            match next_cursor {
-                Some(next) => cursor = Some(next),
-                None => return Ok(all),
-            }
-        }
-    }
-
     /// Prints a list.
     pub(super) fn list(&self, path: &str) -> Result<(), Failure> {
-        self.output.list(self.kind, &self.items(path)?)
+        self.output.list(self.kind, &items(&self.admin, path)?)
     }
 
     /// Prints an object.

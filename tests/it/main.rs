@@ -21,6 +21,7 @@ mod doctor;
 mod durability;
 mod endpoint;
 mod first_reads;
+mod folders;
 mod hardening;
 mod keys;
 mod labels;
