@@ -1,22 +1,21 @@
-//! A client of the administration API, at `WAGGLE_URL` with the key `WAGGLE_KEY`.
+//! A client of the administration API.
 
 use std::error::Error;
-use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use reqwest::header::ETAG;
 use reqwest::redirect::Policy;
-use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
-use super::health::local_url;
 use super::output::Failure;
 use super::sources::Sources;
-use crate::config::{PublicUrl, Purpose};
+use super::target::Target;
+use crate::config::PublicUrl;
 use crate::model::ids::Slug;
 
 /// For a whole request: longer than a gateway takes.
@@ -74,22 +73,10 @@ struct Problem {
 }
 
 impl Admin {
-    /// Reads URL and key from the environment; without `WAGGLE_URL`, the gateway of the settings.
+    /// The gateway and the key that the flags, the environment or a context name.
     pub(super) fn of(sources: &Sources<'_>) -> Result<Self, Failure> {
-        let usage = |message: String| Failure::Usage(message);
-        let key = sources.environment.admin_key().ok_or_else(|| {
-            usage("WAGGLE_KEY is not set; expected the key to send to the gateway".to_owned())
-        })?;
-        let key = text(key).filter(|key| key.bytes().all(|byte| byte.is_ascii_graphic()));
-        let key = key.ok_or_else(|| usage("WAGGLE_KEY: not a key".to_owned()))?;
-        let url = if let Some(url) = sources.environment.admin_url() {
-            let url = PublicUrl::parse(&text(url).unwrap_or_default());
-            url.map_err(|wrong| usage(format!("WAGGLE_URL {wrong}")))?
-        } else {
-            let settings = sources.load(Purpose::Assist)?.settings;
-            local_url(&settings.server, settings.admin.listen.unwrap_or(settings.server.listen))?
-        };
-        let client = client(&url).map_err(|error| unreachable(&url, &error))?;
+        let Target { url, key, certificates } = Target::of(sources)?;
+        let client = client(&url, certificates).map_err(|error| unreachable(&url, &error))?;
         Ok(Self { client, url, key, request_id: None })
     }
 
@@ -226,15 +213,13 @@ async fn whole(response: &mut Response) -> reqwest::Result<Option<Vec<u8>>> {
     Ok(Some(body))
 }
 
-fn text(value: &OsStr) -> Option<String> {
-    value.to_str().map(str::to_owned)
-}
-
-fn client(url: &PublicUrl) -> reqwest::Result<Client> {
+fn client(url: &PublicUrl, certificates: Option<Vec<Certificate>>) -> reqwest::Result<Client> {
     let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none());
     // A minimal container image has no certificates, so searching for them would fail; plain HTTP needs none.
     if url.as_str().starts_with("http:") {
         builder.no_proxy().tls_certs_only([]).build()
+    } else if let Some(certificates) = certificates {
+        builder.tls_certs_only(certificates).build()
     } else {
         builder.build()
     }

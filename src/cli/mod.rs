@@ -10,6 +10,8 @@ mod audit;
 mod completions;
 mod config;
 mod connection;
+mod context;
+mod contexts;
 mod definitions;
 mod demo;
 mod diff;
@@ -34,6 +36,7 @@ mod resource;
 mod serve;
 mod skill;
 mod sources;
+mod target;
 mod template;
 mod tenant;
 mod unified;
@@ -43,6 +46,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+use self::output::Failure;
 use self::sources::Sources;
 use crate::config::{Environment, Flags};
 
@@ -52,6 +56,8 @@ use crate::config::{Environment, Flags};
 struct Cli {
     #[command(flatten)]
     globals: Globals,
+    #[command(flatten)]
+    gateway: GatewayArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -67,6 +73,8 @@ enum Command {
     /// Validate or print the settings.
     #[command(subcommand)]
     Config(config::Config),
+    /// Store and choose the gateways, with their keys, that commands call.
+    Context(context::Context),
     /// List, create, change and delete tenants; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     Tenant(tenant::Tenant),
     /// List, create, change and delete connections to content from outside; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway
@@ -107,6 +115,43 @@ enum Command {
     Completions(completions::Completions),
     /// Print the OpenAPI document of the administration API.
     Openapi,
+}
+
+impl Command {
+    /// Whether it only calls a gateway, which other flags start.
+    fn is_a_client(&self) -> bool {
+        matches!(
+            self,
+            Self::Context(_)
+                | Self::Tenant(_)
+                | Self::Connection(_)
+                | Self::Agent(_)
+                | Self::Key(_)
+                | Self::Resource(_)
+                | Self::Template(_)
+                | Self::Prompt(_)
+                | Self::Skill(_)
+                | Self::Apply(_)
+                | Self::Diff(_)
+                | Self::Export(_)
+                | Self::Import(_)
+        )
+    }
+}
+
+/// Flags of the commands that call a gateway.
+#[derive(Args)]
+#[command(next_help_heading = "Gateway")]
+struct GatewayArgs {
+    #[arg(long, global = true, value_name = "NAME", help = "The context with the gateway's URL and key")]
+    context: Option<String>,
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help = "A PEM file with the only certificates that the gateway's certificate is verified by"
+    )]
+    cacert: Option<PathBuf>,
 }
 
 /// Flags of every command. Their values are validated with the rest of the configuration.
@@ -152,6 +197,20 @@ struct Globals {
     log_filter: Option<String>,
 }
 
+impl Globals {
+    /// The first flag that means nothing to a command that calls a gateway.
+    fn of_the_gateway(&self) -> Option<&'static str> {
+        let given = [
+            ("--data-dir", &self.data_dir),
+            ("--listen", &self.listen),
+            ("--database-url", &self.database_url),
+            ("--log-format", &self.log_format),
+            ("--log-filter", &self.log_filter),
+        ];
+        given.into_iter().find(|(_, value)| value.is_some()).map(|(flag, _)| flag)
+    }
+}
+
 impl From<Globals> for Flags {
     fn from(globals: Globals) -> Self {
         let Globals { config, data_dir, listen, database_url, log_format, log_filter } = globals;
@@ -161,16 +220,22 @@ impl From<Globals> for Flags {
 
 /// Runs the command line of this process.
 pub fn run(environment: &Environment) -> ExitCode {
-    let Cli { globals, command } = match Cli::try_parse() {
+    let Cli { globals, gateway: GatewayArgs { context, cacert }, command } = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error),
     };
-    let sources = Sources { environment, flags: globals.into() };
+    if let Some(flag) = command.is_a_client().then(|| globals.of_the_gateway()).flatten() {
+        let misplaced =
+            "is a flag of the gateway itself; name the gateway to call with WAGGLE_URL or --context";
+        return output::exit_code(Err(Failure::Usage(format!("{flag} {misplaced}"))));
+    }
+    let sources = Sources { environment, flags: globals.into(), context, cacert };
     let done = match command {
         Command::Serve => serve::run(&sources),
         Command::Demo => demo::run(&sources),
         Command::Migrate(command) => command.run(&sources),
         Command::Config(command) => command.run(&sources),
+        Command::Context(command) => command.run(&sources),
         Command::Tenant(command) => command.run(&sources),
         Command::Connection(command) => command.run(&sources),
         Command::Agent(command) => command.run(&sources),

@@ -1,5 +1,7 @@
 //! The layers of a command's settings.
 
+use std::path::PathBuf;
+
 use super::output::Failure;
 use crate::config::{self, Environment, Flags, Loaded, Purpose};
 
@@ -7,6 +9,10 @@ use crate::config::{self, Environment, Flags, Loaded, Purpose};
 pub(super) struct Sources<'a> {
     pub(super) environment: &'a Environment,
     pub(super) flags: Flags,
+    /// The context whose gateway is called.
+    pub(super) context: Option<String>,
+    /// The file with the certificates that the gateway's certificate is verified by.
+    pub(super) cacert: Option<PathBuf>,
 }
 
 impl Sources<'_> {

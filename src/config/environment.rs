@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use super::layers::{Layers, Raw};
 use super::problem::Source;
@@ -15,8 +16,12 @@ pub(super) const SHARED_DATABASE_URL: &str = "DATABASE_URL";
 const ADMIN_URL: &str = "WAGGLE_URL";
 /// The key it sends.
 const ADMIN_KEY: &str = "WAGGLE_KEY";
+/// The name of the context that the command line uses.
+const CONTEXT: &str = "WAGGLE_CONTEXT";
+/// The file with the contexts of the command line.
+const CONTEXTS_FILE: &str = "WAGGLE_CONTEXTS";
 /// Read by the command line only: not settings.
-const OF_THE_COMMAND_LINE: [&str; 3] = [CONFIG_FILE, ADMIN_URL, ADMIN_KEY];
+const OF_THE_COMMAND_LINE: [&str; 5] = [CONFIG_FILE, ADMIN_URL, ADMIN_KEY, CONTEXT, CONTEXTS_FILE];
 
 /// The variables of the environment. An empty one counts as not set, so that `${VARIABLE:-}` in a compose file keeps the
 /// default.
@@ -42,6 +47,18 @@ impl Environment {
     /// `WAGGLE_KEY`: the key that the command line sends.
     pub fn admin_key(&self) -> Option<&OsStr> {
         self.0.get(ADMIN_KEY).map(OsString::as_os_str)
+    }
+
+    /// `WAGGLE_CONTEXT`: the context that the command line uses.
+    pub fn context(&self) -> Option<&OsStr> {
+        self.0.get(CONTEXT).map(OsString::as_os_str)
+    }
+
+    /// The file with the contexts of the command line: `WAGGLE_CONTEXTS`, or one in the user's configuration directory.
+    pub fn contexts_file(&self) -> Option<PathBuf> {
+        let path = |name: &str| self.0.get(name).map(PathBuf::from);
+        let config = || path("XDG_CONFIG_HOME").or_else(|| Some(path("HOME")?.join(".config")));
+        path(CONTEXTS_FILE).or_else(|| Some(config()?.join("waggle").join("contexts.toml")))
     }
 
     /// The variable that an argument of the command line names as the source of a secret.

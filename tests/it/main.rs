@@ -16,6 +16,7 @@ mod commands;
 mod config;
 mod connections;
 mod container;
+mod contexts;
 mod demo;
 mod doctor;
 mod durability;
