@@ -55,6 +55,19 @@ pub enum AppError {
         "there is no embedded database in {0}; set its data directory with --data-dir, or database.url for another database"
     )]
     NoDatabase(String),
+    /// The database is not the embedded one.
+    #[error(
+        "database.url is set, and only the embedded database is backed up and restored here; copy that database with \
+         pg_dump --format=custom and pg_restore, and the files of operator keys, audit.signing_key_file and \
+         sources.key_file with it"
+    )]
+    ExternalDatabase,
+    /// A backup would be restored over something.
+    #[error("{0} is not empty; a backup is restored into an empty data directory, named with --data-dir")]
+    NotEmpty(String),
+    /// A folder is not a backup.
+    #[error("{0} is not a backup that this version can restore: {1}")]
+    NotABackup(String, String),
     /// The schema is of another version.
     #[error(
         "the database schema is not that of this version: {0}; update it with `waggle migrate`, or start the gateway"

@@ -2,6 +2,7 @@
 
 mod audit;
 mod background;
+mod backup;
 mod check;
 mod connection_keys;
 mod credentials;
@@ -53,6 +54,7 @@ use background::Background;
 use credentials::AcceptedCredentials;
 use options::{content_limits, endpoint_options, feed_options, limit_options, usage_options};
 
+pub use backup::{Backup, backup, restore};
 pub use check::{Checked, check};
 pub use doctor::{Diagnosis, Finding, Status, diagnose};
 pub use embedded::database;

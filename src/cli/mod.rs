@@ -7,6 +7,7 @@ mod admin;
 mod agent;
 mod apply;
 mod audit;
+mod backup;
 mod completions;
 mod config;
 mod connection;
@@ -33,6 +34,7 @@ mod output;
 mod prompt;
 mod reference;
 mod resource;
+mod restore;
 mod serve;
 mod skill;
 mod sources;
@@ -70,6 +72,10 @@ enum Command {
     Demo,
     /// Apply pending migrations to the database.
     Migrate(migrate::Migrate),
+    /// Copy the embedded database and its keys to a folder, also while the gateway serves.
+    Backup(backup::Backup),
+    /// Restore a backup into an empty data directory.
+    Restore(restore::Restore),
     /// Validate or print the settings.
     #[command(subcommand)]
     Config(config::Config),
@@ -234,6 +240,8 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Serve => serve::run(&sources),
         Command::Demo => demo::run(&sources),
         Command::Migrate(command) => command.run(&sources),
+        Command::Backup(command) => command.run(&sources),
+        Command::Restore(command) => command.run(&sources),
         Command::Config(command) => command.run(&sources),
         Command::Context(command) => command.run(&sources),
         Command::Tenant(command) => command.run(&sources),

@@ -19,4 +19,18 @@ impl Store {
         })
         .await
     }
+
+    /// Renews the epoch after a restore from a dump, so that nothing that refers to what came after the dump counts as
+    /// known, and forgets the transaction ids of the server that it comes from.
+    pub async fn renew_epoch(&self) -> Result<(), StoreError> {
+        self.run(async |connection| {
+            sqlx::query!(
+                "update gateway set epoch = gen_random_uuid(), pruned_xid = least(pruned_xid, pg_current_xact_id())"
+            )
+            .execute(connection)
+            .await
+        })
+        .await?;
+        Ok(())
+    }
 }

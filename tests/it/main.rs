@@ -10,6 +10,7 @@ mod admin;
 mod apply;
 mod architecture;
 mod audit;
+mod backups;
 mod bad_input;
 mod cache_budget;
 mod commands;

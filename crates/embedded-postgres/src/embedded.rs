@@ -1,5 +1,6 @@
 //! A running embedded database: started, connected to, stopped.
 
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use crate::options::EmbeddedOptions;
 use crate::search::{Search, WELL_KNOWN, choose};
 use crate::server::Server;
 use crate::socket::SocketFolder;
+use crate::tools::Tools;
 
 /// Checks that a supported PostgreSQL is installed where a start searches for it.
 ///
@@ -32,6 +34,7 @@ pub async fn check_programs(options: &EmbeddedOptions) -> Result<(), EmbeddedErr
 #[derive(Debug)]
 pub struct Embedded {
     connect_options: PgConnectOptions,
+    tools: Tools,
     monitor: JoinHandle<()>,
     stop: DropGuard,
 }
@@ -62,8 +65,14 @@ impl Embedded {
             "embedded database started"
         );
         let connect_options = server.connect_options(&server.name);
+        let tools = Tools {
+            account: server.guardian.account.clone(),
+            programs: server.installation.folder.clone(),
+            socket: server.socket.path().to_owned(),
+            name: server.name.clone(),
+        };
         let stop = server.stop.clone().drop_guard();
-        Ok(Self { connect_options, monitor: tokio::spawn(monitor::supervise(server, running)), stop })
+        Ok(Self { connect_options, tools, monitor: tokio::spawn(monitor::supervise(server, running)), stop })
     }
 
     /// How to connect to the database as the cluster's only role, a superuser; both are named
@@ -71,6 +80,37 @@ impl Embedded {
     /// server is restarted.
     pub fn connect_options(&self) -> PgConnectOptions {
         self.connect_options.clone()
+    }
+
+    /// Writes a dump of the database, in the custom format of `pg_dump`: one snapshot, while others read and write. A
+    /// server that another process runs is asked; else one is started for it.
+    ///
+    /// # Errors If there is no cluster, or `pg_dump` is missing or fails; besides, those of [`Embedded::start`].
+    pub async fn dump(options: EmbeddedOptions, to: File) -> Result<(), EmbeddedError> {
+        if !Self::exists(&options.data_dir)? {
+            return Err(EmbeddedError::NoCluster(options.data_dir));
+        }
+        match Self::start(options.clone()).await {
+            Ok(started) => {
+                let dumped = started.tools.dump(to).await;
+                started.stop().await;
+                dumped
+            }
+            Err(in_use @ EmbeddedError::InUse { .. }) => {
+                let Some(socket) = SocketFolder::recorded(&options.data_dir) else { return Err(in_use) };
+                let programs = find_installation(&options).await?.folder;
+                let account = Account::select()?;
+                Tools { account, programs, socket, name: options.name }.dump(to).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Fills the empty database with a dump, all or nothing.
+    ///
+    /// # Errors If `pg_restore` is missing or fails.
+    pub async fn restore(&self, from: File) -> Result<(), EmbeddedError> {
+        self.tools.restore(from).await
     }
 
     /// Stops the server: open transactions are rolled back, committed ones are on disk. Returns when the server has

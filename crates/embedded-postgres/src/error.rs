@@ -139,6 +139,21 @@ pub enum EmbeddedError {
     #[error("the server runs, but its database could not be created: {0}")]
     Database(#[from] sqlx::Error),
 
+    /// There is nothing to dump.
+    #[error("there is no database in {}", .0.display())]
+    NoCluster(PathBuf),
+
+    /// `pg_dump` or `pg_restore` failed.
+    #[error("{program} failed ({status}): {output}")]
+    ToolFailed {
+        /// The name of the program.
+        program: &'static str,
+        /// How it ended.
+        status: ExitStatus,
+        /// The end of what it reported.
+        output: String,
+    },
+
     /// A file or program could not be used.
     #[error("cannot {action}: {source}")]
     Io {

@@ -60,8 +60,13 @@ impl DataFolder {
 
     /// The file that holds the path of the socket's directory.
     pub(super) fn socket_record(&self) -> PathBuf {
-        self.path.join("embedded.socket")
+        socket_record(&self.path)
     }
+}
+
+/// The file of a data directory that holds the path of the socket's directory.
+pub(super) fn socket_record(data_dir: &Path) -> PathBuf {
+    data_dir.join("embedded.socket")
 }
 
 /// Removes an incomplete cluster. Its `initdb` may still be exiting; what cannot be removed is left to the next start.

@@ -38,6 +38,8 @@
 //! path of the socket's directory (`embedded.socket`). A cluster is created under another name and renamed once it is
 //! complete.
 //!
+//! [`Embedded::dump`] and [`Embedded::restore`] copy the database to a file and back.
+//!
 //! # Requirements
 //!
 //! A Unix with `/bin/sh`; PostgreSQL 14 or newer, where the packages of common systems install it or on `PATH`.
@@ -56,6 +58,7 @@ mod options;
 mod search;
 mod server;
 mod socket;
+mod tools;
 
 pub use self::embedded::{Embedded, check_programs};
 pub use self::error::{EmbeddedError, ExitReason};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::account::Account;
 use crate::error::{EmbeddedError, IoContext};
-use crate::folder::{DataFolder, private_file};
+use crate::folder::{self, DataFolder, private_file};
 
 /// Part of the socket's file name; there is no TCP port.
 pub(super) const PORT: u16 = 5432;
@@ -53,6 +53,11 @@ impl SocketFolder {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The directory of the server that another process runs on a data directory.
+    pub(super) fn recorded(data_dir: &Path) -> Option<PathBuf> {
+        fs::read_to_string(folder::socket_record(data_dir)).ok().map(PathBuf::from)
     }
 
     fn write_record(&self) -> io::Result<()> {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing test panics, its helpers too")]
 
 mod crashes;
+mod dumps;
 mod refusals;
 mod starts;
 mod support;

@@ -1,0 +1,43 @@
+//! `waggle backup`: copies the embedded database and its keys to a folder.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::runtime::Runtime;
+
+use super::output::{Failure, print};
+use super::sources::Sources;
+use crate::app;
+use crate::config::Purpose;
+
+#[derive(Args)]
+pub(super) struct Backup {
+    /// The new folder, which only its owner can read.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Leave out the key files, which are then to be kept elsewhere.
+    #[arg(long)]
+    without_keys: bool,
+}
+
+impl Backup {
+    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let settings = sources.load(Purpose::Assist)?.settings;
+        let runtime = Runtime::new().map_err(Failure::Runtime)?;
+        let done = runtime.block_on(app::backup(&settings, &self.folder, !self.without_keys));
+        // Does not wait for a DNS look-up that is still running.
+        runtime.shutdown_background();
+        let app::Backup { keys, elsewhere, .. } = done?;
+        let mut text = format!("wrote {} with the database and ", self.folder.display());
+        // Writing to a string does not fail.
+        let _ = match keys.as_slice() {
+            [] => writeln!(text, "no key files"),
+            keys => writeln!(text, "the key files {}", keys.join(", ")),
+        };
+        for file in elsewhere {
+            let _ = writeln!(text, "not in it: {}", file.display());
+        }
+        print(&text)
+    }
+}

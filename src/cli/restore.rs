@@ -1,0 +1,34 @@
+//! `waggle restore`: restores a backup into an empty data directory.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use time::format_description::well_known::Rfc3339;
+use tokio::runtime::Runtime;
+
+use super::output::{Failure, print};
+use super::sources::Sources;
+use crate::app;
+use crate::config::Purpose;
+
+#[derive(Args)]
+pub(super) struct Restore {
+    /// The folder that `waggle backup` wrote.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+}
+
+impl Restore {
+    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let settings = sources.load(Purpose::Assist)?.settings;
+        let runtime = Runtime::new().map_err(Failure::Runtime)?;
+        let done = runtime.block_on(app::restore(&settings, &self.folder));
+        // Does not wait for a DNS look-up that is still running.
+        runtime.shutdown_background();
+        let app::Backup { created_at, keys, .. } = done?;
+        let at = created_at.format(&Rfc3339).unwrap_or_default();
+        let data_dir = settings.embedded.data_dir.display();
+        let keys = if keys.is_empty() { "no key files".to_owned() } else { keys.join(", ") };
+        print(&format!("restored the database of {at} and {keys} into {data_dir}\n"))
+    }
+}

@@ -1,0 +1,83 @@
+//! `waggle backup` and `waggle restore` of the embedded database.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::apply::{Output, output};
+use crate::support::process::Site;
+
+/// Runs a command about a folder; `DIR` stands for the folder of the test in what is printed.
+async fn run(site: &Site, command: &str, folder: &Path, more: &[&str]) -> Output {
+    let ended = site.command(command).arg(folder).args(more).output().await.unwrap();
+    let root = site.folder.root.path().to_str().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap().replace(root, "DIR");
+    (ended.status.code(), text(ended.stdout), text(ended.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backup_of_a_serving_gateway_is_restored_elsewhere() {
+    let site = Site::new();
+    let gateway = site.serve().await;
+    let owner = site.tenant("acme", ["research".to_owned()]).await;
+    let put = json!({"name": "n", "contents": [{"text": "before"}]});
+    let path = "/agents/research/resources?uri=x%3A1";
+    assert!(site.admin("PUT", path, Some(put)).await.status.is_success());
+    let backup = site.folder.root.path().join("backup");
+    let wrote = "wrote DIR/backup with the database and the key files operator.key, audit.key, sources.key\n";
+    assert_eq!(run(&site, "backup", &backup, &[]).await, output(0, wrote, ""));
+    for (name, mode) in [("", 0o700), ("keys", 0o700), ("database.dump", 0o600), ("keys/operator.key", 0o600)]
+    {
+        let found = fs::metadata(backup.join(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(found, mode, "{name}");
+    }
+    let again = "DIR/backup: entity already exists\n";
+    assert_eq!(run(&site, "backup", &backup, &[]).await, output(1, "", again));
+    let later = json!({"name": "n", "contents": [{"text": "after"}]});
+    assert!(site.admin("PUT", path, Some(later)).await.status.is_success());
+    let in_use =
+        "DIR/data is not empty; a backup is restored into an empty data directory, named with --data-dir\n";
+    assert_eq!(run(&site, "restore", &backup, &[]).await, output(1, "", in_use));
+    let operator = site.operator();
+    gateway.stop().await;
+
+    let other = Site::new();
+    let (code, out, error) = run(&other, "restore", &backup, &[]).await;
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert!(out.starts_with("restored the database of 2") && out.ends_with(" into DIR/data\n"), "{out}");
+    assert_eq!(other.operator(), operator);
+    let gateway = other.serve().await;
+    let restored = other.admin("GET", path, None).await.json();
+    assert_eq!(restored["contents"], json!([{"text": "before"}]));
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x:1"}});
+    let headers = [("content-type", "application/json"), ("authorization", &format!("Bearer {owner}"))];
+    let read: Value = other.http.send("POST", "/research/mcp", &headers, body.to_string()).await.json();
+    assert_eq!(read["result"]["contents"][0]["text"], "before", "a key of before the backup is valid");
+    gateway.stop().await;
+}
+
+#[tokio::test]
+async fn refused_backups_and_restores_leave_nothing_behind() {
+    let site = Site::new();
+    let folder = site.folder.root.path().join("backup");
+    let none = "there is no database in DIR/data\n";
+    assert_eq!(run(&site, "backup", &folder, &[]).await, output(1, "", none));
+    let (code, out, error) =
+        run(&site, "backup", &folder, &["--database-url", "postgres://127.0.0.1/x"]).await;
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(error.starts_with("database.url is set, and only the embedded database is backed up"), "{error}");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("database.dump"), "not a dump").unwrap();
+    let missing = "DIR/backup/backup.json: No such file or directory (os error 2)\n";
+    assert_eq!(run(&site, "restore", &folder, &[]).await, output(1, "", missing));
+    let description =
+        json!({"format": 1, "waggle": "0", "createdAt": "2026-01-01T00:00:00Z", "keys": [], "elsewhere": []});
+    fs::write(folder.join("backup.json"), description.to_string()).unwrap();
+    let (code, _, error) = run(&site, "restore", &folder, &[]).await;
+    assert!(code == Some(1) && error.starts_with("pg_restore failed"), "{error}");
+    let left: Vec<_> =
+        fs::read_dir(&site.folder.root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["backup"]);
+}
