@@ -17,8 +17,18 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of all migrations together.
 const MIGRATION_TIMEOUT: Duration = Duration::from_mins(10);
 
+/// How long a migration waits for a lock before it lets those go on that wait behind it: a dump of the database, which
+/// holds locks for hours, would otherwise stop every replica.
+const LOCK_TIMEOUT: &str = "set lock_timeout = '1s'";
+/// Without a transaction, such as `create index concurrently`, which waits for others while nobody waits for it.
+const NO_LOCK_TIMEOUT: &str = "set lock_timeout = 0";
+/// The pause after that, in which they go on.
+const LOCK_RETRY: Duration = Duration::from_secs(1);
+
 /// SQLSTATE of an undefined table.
 const UNDEFINED_TABLE: &str = "42P01";
+/// SQLSTATE of an elapsed `lock_timeout`.
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 /// A migration known to this version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +121,7 @@ impl Store {
         let before = SchemaStatus::read(&migrator, &mut connection).await?;
         // sqlx creates its table if it does not exist, for which PostgreSQL sends a notice if it does.
         in_time(connection.execute("set client_min_messages to warning")).await?;
-        let migrating = migrator.run_direct(None, &mut connection, false);
+        let migrating = apply(&migrator, &before, &mut connection);
         tokio::time::timeout(MIGRATION_TIMEOUT, migrating).await.map_err(|_| StoreError::Timeout)??;
         if self.owner.is_some() {
             roles::grant(&mut connection, self.listen.get_username()).await?;
@@ -120,6 +130,34 @@ impl Store {
         in_time(connection.close()).await?;
         Ok(before)
     }
+}
+
+/// Applies the missing migrations one after another, each again while it gets no lock in time.
+async fn apply(
+    migrator: &Migrator,
+    before: &SchemaStatus,
+    connection: &mut PgConnection,
+) -> Result<(), StoreError> {
+    for SchemaMigration { version, .. } in &before.missing {
+        let alone = migrator.iter().any(|known| known.version == *version && known.no_tx);
+        in_time(connection.execute(if alone { NO_LOCK_TIMEOUT } else { LOCK_TIMEOUT })).await?;
+        while let Err(error) = migrator.run_direct(Some(*version), connection, false).await {
+            if !is_lock_timeout(&error) {
+                return Err(error.into());
+            }
+            tracing::warn!(migration = version, "migration waits for a lock; retrying");
+            tokio::time::sleep(LOCK_RETRY).await;
+        }
+    }
+    // Compares those that were applied before with the ones that this version knows.
+    Ok(migrator.run_direct(None, connection, false).await?)
+}
+
+fn is_lock_timeout(error: &MigrateError) -> bool {
+    let (MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = error else {
+        return false;
+    };
+    error.as_database_error().is_some_and(|error| error.code().as_deref() == Some(LOCK_NOT_AVAILABLE))
 }
 
 /// Rejects a database that is not UTF-8: it could later reject rows of the audit log.

@@ -32,6 +32,7 @@ mod lifecycle;
 mod limits;
 #[cfg(target_os = "linux")]
 mod memory;
+mod migrations;
 mod openapi;
 mod operations;
 mod privileges;

@@ -1,0 +1,191 @@
+//! Migrations run beside replicas that serve: none may hold a lock that blocks them for long, or wait for one while
+//! everybody waits behind it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use sqlx::{ConnectOptions, Connection, Executor};
+
+use crate::support::cluster::database;
+use crate::support::process::Site;
+use crate::support::wait::eventually;
+
+/// Files, by number, with something that reads a whole table while writes of it wait. Each was written when that was
+/// milliseconds: the tables were new, or hold a row for each tenant. A later one has to do without.
+const SCANS: [&str; 10] = ["0007", "0009", "0013", "0014", "0018", "0019", "0020", "0029", "0039", "0045"];
+
+/// The table of one row.
+const ONE_ROW: &str = "gateway";
+
+/// A migration without comments, in lower case, and its statements.
+struct Migration {
+    number: String,
+    concurrent: bool,
+    statements: Vec<String>,
+}
+
+impl Migration {
+    fn read(name: &str, text: &str) -> Self {
+        let code = text.lines().map(|line| line.split("--").next().unwrap()).collect::<Vec<_>>().join(" ");
+        let code = code.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+        // Bodies of functions run later.
+        let outside: String = code.split("$$").step_by(2).collect();
+        Self {
+            number: name[..4].to_owned(),
+            concurrent: text.starts_with("-- no-transaction"),
+            statements: outside
+                .split(';')
+                .map(|one| one.trim().to_owned())
+                .filter(|one| !one.is_empty())
+                .collect(),
+        }
+    }
+
+    /// The tables that it creates, which nobody uses yet.
+    fn created(&self) -> BTreeSet<&str> {
+        let names = self.statements.iter().filter_map(|one| one.strip_prefix("create table "));
+        names.filter_map(|rest| rest.split([' ', '(']).next()).collect()
+    }
+
+    /// What it does to a table of replicas that serve: rewrites it, breaks the previous version, or reads all of it.
+    fn faults(&self) -> Vec<Fault> {
+        let created = self.created();
+        let new = |table: &str| created.contains(table) || table == ONE_ROW;
+        self.statements.iter().flat_map(|statement| faults(statement, self.concurrent, &new)).collect()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Every row is written anew under an exclusive lock.
+    Rewrite,
+    /// The previous version does not run on it.
+    Contract,
+    /// The table is read while writes wait.
+    Scan,
+}
+
+fn faults(statement: &str, concurrent: bool, new: &dyn Fn(&str) -> bool) -> Vec<Fault> {
+    let mut found = Vec::new();
+    let mut add = |fault: Fault, is_there: bool| found.extend(is_there.then_some(fault));
+    let starts = |text: &str| statement.starts_with(text);
+    add(Fault::Rewrite, starts("vacuum full") || starts("cluster") || starts("lock "));
+    add(Fault::Contract, starts("drop table") || starts("drop view") || starts("truncate"));
+    if let Some(rest) =
+        statement.strip_prefix("create unique index ").or(statement.strip_prefix("create index "))
+    {
+        let table = rest.split(" on ").nth(1).and_then(|on| on.split([' ', '(']).next()).unwrap_or_default();
+        add(Fault::Scan, !new(table) && !(concurrent && rest.starts_with("concurrently ")));
+    }
+    let Some(rest) = statement.strip_prefix("alter table ") else { return found };
+    let mut words = rest.split(' ').skip_while(|word| ["only", "if", "exists"].contains(word));
+    if new(words.next().unwrap_or_default()) {
+        return found;
+    }
+    for action in actions(rest) {
+        let has = |text: &str| action.contains(text);
+        let adds_column = has("add column ");
+        let volatile = ["gen_random_uuid(", "clock_timestamp(", "random(", "uuidv7(", "nextval("];
+        let fixed = !has("generated always") && !has(" serial") && !volatile.iter().any(|name| has(name));
+        let rewrites = has("alter column ") && has(" type ") || has("set tablespace") || has("set logged");
+        add(Fault::Rewrite, rewrites || adds_column && !fixed);
+        add(Fault::Contract, has("drop column ") || has("rename ") || has(" set not null"));
+        add(Fault::Contract, adds_column && has(" not null") && !has(" default "));
+        let constrains =
+            has("add constraint ") || has("add check") || has("add foreign key") || has("add unique");
+        add(Fault::Scan, constrains && !has(" not valid"));
+        // PostgreSQL adds a column with a check, and one with a reference but no default, without reading the table
+        // only if nothing has to be compared: a constant that is null in each row.
+        add(Fault::Scan, adds_column && has(" check ") && has(" default "));
+        add(Fault::Scan, has("drop constraint ") && has("pkey"));
+    }
+    found
+}
+
+/// The actions of `alter table`, which commas outside of parentheses separate.
+fn actions(text: &str) -> Vec<String> {
+    let mut depth = 0;
+    let parts = text.split(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        c == ',' && depth == 0
+    });
+    parts.map(str::to_owned).collect()
+}
+
+fn migrations() -> Vec<Migration> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
+    let mut found: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            Migration::read(&name, &std::fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    found.sort_by(|a, b| a.number.cmp(&b.number));
+    found
+}
+
+#[test]
+fn migrations_rewrite_nothing_and_scan_no_table_under_a_lock() {
+    let found = migrations();
+    assert!(found.len() > 30);
+    for migration in found {
+        let faults = migration.faults();
+        let listed = SCANS.contains(&&*migration.number);
+        let unexpected = faults.iter().any(|fault| *fault != Fault::Scan || !listed);
+        assert!(!unexpected, "{}: {faults:?} in {:?}", migration.number, migration.statements);
+    }
+}
+
+#[test]
+fn statements_that_block_are_recognized() {
+    let faults = |text: &str| Migration::read("9999", text).faults();
+    for (text, expected) in [
+        ("alter table agents add column a text;", None),
+        ("alter table agents add column a text[] not null default '{}';", None),
+        (
+            "create table a (b text); create index c on a (b); alter table a add constraint d check (b > '');",
+            None,
+        ),
+        ("-- no-transaction\ncreate index concurrently a on agents (slug);", None),
+        ("alter table agents add constraint a check (b > 0) not valid;", None),
+        ("alter table agents set (fillfactor = 90);", None),
+        ("create function f() returns int language sql as $$ truncate agents; $$;", None),
+        ("create index a on agents (slug);", Some(Fault::Scan)),
+        ("alter table agents add column b int, add constraint a check (b > 0);", Some(Fault::Scan)),
+        ("alter table agents alter column slug type varchar(9);", Some(Fault::Rewrite)),
+        ("alter table agents add column a uuid default gen_random_uuid();", Some(Fault::Rewrite)),
+        ("alter table agents add column a text not null;", Some(Fault::Contract)),
+        ("alter table agents drop column slug;", Some(Fault::Contract)),
+        ("drop table agents;", Some(Fault::Contract)),
+    ] {
+        assert_eq!(faults(text).first().copied(), expected, "{text}");
+    }
+}
+
+/// A table that something reads for long, such as a dump, is migrated later, and replicas use it meanwhile.
+#[tokio::test]
+async fn migration_that_gets_no_lock_lets_others_pass() {
+    let database = database().await;
+    database.execute("alter table agents drop column tools").await;
+    database.execute("delete from _sqlx_migrations where version = 33").await;
+    let mut dump = database.connect().await;
+    let mut reading = dump.begin().await.unwrap();
+    reading.execute("select count(*) from agents").await.unwrap();
+
+    let site = Site::new().set("DATABASE_URL", database.options.to_url_lossy());
+    let mut migrating = site.command("migrate").stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let waiting = "select count(*) from pg_locks l join pg_class c on c.oid = l.relation \
+        where c.relname = 'agents' and not granted and l.database = \
+        (select oid from pg_database where datname = current_database())";
+    for _ in 0..2 {
+        eventually("the migration waits", async || database.number(waiting).await == 1).await;
+        // The dump goes on for as long as the test likes; this waits for the migration at the most.
+        let read = database.number("select count(*) from agents");
+        assert_eq!(tokio::time::timeout(Duration::from_secs(20), read).await, Ok(0));
+    }
+    reading.commit().await.unwrap();
+    assert!(migrating.wait().await.unwrap().success());
+    assert_eq!(database.number("select count(*) from _sqlx_migrations where version = 33").await, 1);
+}
