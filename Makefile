@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-replicas verify-rolling-restart verify-search verify-audit-log prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-replicas verify-rolling-restart verify-search verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -89,6 +89,28 @@ verify-rolling-restart: prerequisites ## Restart replicas one after another unde
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- rolling-restart $(ARGS)
 
+# 1,000 requests a second and 200 streams through nginx or HAProxy with the configuration of deploy/balancer
+# (BALANCER=haproxy, ARGS='--rate 200 --streams 20'). The replicas run the commit before the last migration, on the schema
+# of this one, until each is restarted; PREVIOUS names another binary.
+verify-upgrade: prerequisites ## Upgrade replicas behind a load balancer; no request may fail, no event may be lost
+	cargo build --release --locked --workspace --bins
+	@PREVIOUS=$$(scripts/previous-binary) && scripts/with-balancer "$${CARGO_TARGET_DIR:-target}/release/waggle-bench" \
+		rolling-restart --from "$$PREVIOUS" --balancer $(or $(BALANCER),nginx) --rate 1000 --keys 1000 --streams 200 $(ARGS)
+
+verify-kubernetes: ## Validate the Helm chart and the manifests for Kubernetes without a cluster
+	@deploy/kubernetes/verify/run
+
+kubernetes: ## Write the manifests in deploy/kubernetes that are generated from the chart
+	@deploy/kubernetes/verify/run --write
+
+deb: prerequisites ## Make a package of Debian, in target/package
+	cargo build --profile dist --locked --bin waggle
+	@deploy/package/build-deb "$${CARGO_TARGET_DIR:-target}/dist/waggle" target/package
+
+# TARGET=x86_64-unknown-linux-musl makes a static binary, where rustup has that target.
+dist: prerequisites ## Make what is released: binary, package, bill of materials and check sums, in target/package
+	@deploy/package/dist
+
 # 100,000 resources in four languages on two replicas (ARGS='--resources 10000 --queries 500').
 verify-search: prerequisites ## Search in a large agent: latency, memory, time to index, and how soon a change is found
 	cargo build --release --locked --workspace --bins
@@ -100,5 +122,5 @@ verify-audit-log: prerequisites ## Measure what audit rows cost, how long they t
 	cargo run --release --locked --package waggle-bench -- audit-log $(ARGS)
 
 prerequisites:
-	@scripts/check-rust
+	@scripts/install-rust
 	@scripts/install-postgres

@@ -130,3 +130,13 @@ fn settings_of_kubernetes_are_valid() {
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     assert!(output.status.success());
 }
+
+#[test]
+fn settings_of_the_package_are_valid() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/package/waggle.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
+    let output = command.env_clear().args(["config", "check", "--config", file]).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let expected = ("the settings are valid\n".to_owned(), String::new());
+    assert_eq!((text(output.stdout), text(output.stderr)), expected);
+}
