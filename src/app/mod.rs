@@ -15,6 +15,7 @@ mod options;
 mod reload;
 mod run;
 mod schema;
+mod service_manager;
 mod services;
 mod signals;
 mod signing;

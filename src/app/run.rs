@@ -1,7 +1,12 @@
 //! The gateway as a process: start, drain after `SIGTERM`, and graceful shutdown.
 
+use tokio_util::task::AbortOnDropHandle;
+
 use super::signals::{Command, Signals};
-use super::{AppError, Reloader, Running, build, connection_keys, credentials, database, demo, signing};
+use super::{
+    AppError, Reloader, Running, build, connection_keys, credentials, database, demo, service_manager,
+    signing,
+};
 use crate::config::Settings;
 use crate::http::operator_keys::OperatorKeys;
 use crate::model::sources::Sources;
@@ -29,11 +34,16 @@ pub async fn run(settings: Settings, demo: bool, mut reloader: Reloader) -> Resu
     };
     let ended = match running {
         Some(Ok(running)) => {
+            service_manager::ready();
+            let _alive = AbortOnDropHandle::new(tokio::spawn(service_manager::keep_alive()));
             let mut command = signals.next().await;
             while command == Command::Reload && !demo {
+                service_manager::reloading();
                 reloader.reload(&running, is_embedded).await;
+                service_manager::ready();
                 command = signals.next().await;
             }
+            service_manager::stopping();
             if command == Command::Terminate && !demo {
                 drain(&settings, &running, &mut signals).await;
             }

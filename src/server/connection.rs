@@ -39,6 +39,8 @@ const CONNECTION_WINDOW: u32 = 256 * 1024;
 const STREAM_WINDOW: u32 = 128 * 1024;
 /// The interval of HTTP/2 pings, and the time to answer one. A peer that sends an endless header block cannot answer.
 const PING: Duration = Duration::from_secs(20);
+/// How long a connection on which nothing was received yet stays open after `stop`: its first request may be on its way.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Limits of a connection.
 #[derive(Debug, Clone)]
@@ -121,11 +123,14 @@ pub(super) async fn serve<S>(
     let io = TokioIo::new(TrackedStream { stream, deadline: Arc::clone(&deadline) });
     let builder = options.builder();
     let mut served = pin!(builder.serve_connection(io, service));
-    let (mut stopping, mut closing) = (pin!(stop.cancelled()), false);
+    let (mut stopping, mut stopped, mut closing) = (pin!(stop.cancelled()), None, false);
     let mut timer = pin!(tokio::time::sleep(options.timeouts.idle));
     let ended = poll_fn(|context| {
         loop {
-            if !closing && stopping.as_mut().poll(context).is_ready() {
+            if stopped.is_none() && stopping.as_mut().poll(context).is_ready() {
+                stopped = Some(Instant::now());
+            }
+            if stopped.is_some() && !closing && !deadline.is_unused() {
                 closing = true;
                 served.as_mut().graceful_shutdown();
             }
@@ -133,6 +138,10 @@ pub(super) async fn serve<S>(
                 return Poll::Ready(Some(ended));
             }
             let Some(due) = deadline.get() else { return Poll::Pending };
+            let due = match stopped {
+                Some(stopped) if !closing => due.min(stopped + FIRST_REQUEST),
+                _ => due,
+            };
             // A timer before the deadline is not reset for each request, only once it has elapsed.
             if due < timer.deadline() || timer.is_elapsed() {
                 timer.as_mut().reset(due);
@@ -140,7 +149,7 @@ pub(super) async fn serve<S>(
             if timer.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
-            if deadline.get().is_none_or(|due| due > Instant::now()) {
+            if deadline.get().is_none_or(|now_due| now_due.min(due) > Instant::now()) {
                 continue;
             }
             if closing || deadline.is_in_head() {

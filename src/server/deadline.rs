@@ -48,6 +48,8 @@ struct State {
     /// A head has begun and not ended. Unknown for HTTP/2, whose bytes may be anything.
     in_head: bool,
     http2: bool,
+    /// Nothing was read yet.
+    unused: bool,
     /// When the head began, or the connection was last active; `None` for now, until the deadline is read. Between two
     /// reads of the deadline a connection never waits, so the clock is read once for all activity.
     since: Option<Instant>,
@@ -69,6 +71,11 @@ impl ConnectionDeadline {
         self.state.lock().in_head
     }
 
+    /// Whether the peer has sent nothing yet.
+    pub(super) fn is_unused(&self) -> bool {
+        self.state.lock().unused
+    }
+
     /// Begins a request, which is in flight until the body of its response is dropped.
     pub(super) fn begin(self: &Arc<Self>) -> InFlight {
         self.state.lock().begin();
@@ -86,7 +93,7 @@ impl ConnectionDeadline {
 
 impl State {
     fn new(now: Instant) -> Self {
-        Self { in_flight: 0, in_head: false, http2: false, since: Some(now) }
+        Self { in_flight: 0, in_head: false, http2: false, unused: true, since: Some(now) }
     }
 
     fn deadline(&mut self, timeouts: Timeouts, now: impl FnOnce() -> Instant) -> Option<Instant> {
@@ -108,6 +115,7 @@ impl State {
         if bytes.is_empty() || self.in_flight > 0 || self.in_head || self.http2 {
             return;
         }
+        self.unused = false;
         if bytes.starts_with(HTTP2_PREFACE) {
             self.http2 = true;
         } else {
@@ -263,9 +271,9 @@ mod tests {
         let (mut state, due) = opened();
         assert_eq!(due(&mut state, 50), Some(95));
         state.read(b"");
-        assert_eq!(due(&mut state, 80), Some(95));
+        assert_eq!((due(&mut state, 80), state.unused), (Some(95), true));
         state.read(b"P");
-        assert_eq!((due(&mut state, 90), state.in_head), (Some(105), true));
+        assert_eq!((due(&mut state, 90), state.in_head, state.unused), (Some(105), true, false));
         state.read(b"O");
         state.write();
         assert_eq!((due(&mut state, 100), state.in_head), (Some(105), true));

@@ -7,8 +7,9 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use http::header::CONNECTION;
 use http::request::Parts;
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode, Version};
 use hyper::body::Incoming;
 
 use super::gateway::{Gateway, problem};
@@ -48,7 +49,8 @@ impl GatewaySlot {
         self.gateway.set(gateway).ok();
     }
 
-    /// Makes `/readyz` fail; everything else is answered as before.
+    /// Makes `/readyz` fail. Everything else is answered as before, and ends its HTTP/1.1 connection: a load balancer that
+    /// keeps connections open would otherwise send a request on one while it is being closed.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -60,11 +62,16 @@ impl GatewaySlot {
         connection: (IpAddr, &AccessMemo),
         surface: Surface,
     ) -> Response<Body> {
-        let draining = self.draining.load(Ordering::Relaxed) && parts.uri.path() == "/readyz";
-        match self.gateway.get() {
-            Some(gateway) if !draining => gateway.answer((parts, body), connection, surface).await,
-            _ => Box::pin(self.answer_without_gateway(parts, body, surface, draining)).await,
+        let draining = self.draining.load(Ordering::Relaxed);
+        let unready = draining && parts.uri.path() == "/readyz";
+        let mut response = match self.gateway.get() {
+            Some(gateway) if !unready => gateway.answer((parts, body), connection, surface).await,
+            _ => Box::pin(self.answer_without_gateway(parts, body, surface, unready)).await,
+        };
+        if draining && parts.version < Version::HTTP_2 {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        response
     }
 
     async fn answer_without_gateway(

@@ -1,10 +1,12 @@
 //! One listener: accepts connections within their limits, and ends them gracefully.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +21,11 @@ use super::tls::Tls;
 const USER_TIMEOUT: Duration = Duration::from_mins(3);
 /// The pause after a failed accept, most likely because file descriptors are exhausted.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// How many connections that the system has established are accepted after `stop`: all that it keeps for a listener.
+const ESTABLISHED: usize = 1024;
+
+/// A connection with its permit.
+type Accepted = (TcpStream, IpAddr, Permit);
 
 /// Serves one surface on one listener.
 pub(super) struct Server {
@@ -50,14 +57,7 @@ impl Server {
                 accepted = server.accept(&listener) => accepted,
             };
             match accepted {
-                Ok(Some((stream, peer, permit))) => {
-                    // A child: each poll of a connection locks its token, and all would lock the same one.
-                    let (server, stop) = (Arc::clone(&server), stop.child_token());
-                    connections.spawn(async move {
-                        server.handshake(stream, peer, &stop).await;
-                        drop(permit);
-                    });
-                }
+                Ok(Some(accepted)) => server.spawn(&mut connections, accepted, &stop),
                 Ok(None) => {}
                 Err(error) => {
                     tracing::warn!(%error, "connection not accepted; retrying");
@@ -65,7 +65,7 @@ impl Server {
                 }
             }
         }
-        drop(listener);
+        server.accept_established(listener, &mut connections, &stop);
         let finished = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, finished).await.is_err() {
             tracing::warn!(
@@ -77,14 +77,57 @@ impl Server {
     }
 
     /// Accepts the next connection; `None` if its address is at its limit.
-    async fn accept(&self, listener: &TcpListener) -> std::io::Result<Option<(TcpStream, IpAddr, Permit)>> {
+    async fn accept(&self, listener: &TcpListener) -> std::io::Result<Option<Accepted>> {
         let slot = self.limiter.reserve().await?;
         let (stream, peer) = listener.accept().await?;
+        self.admit(stream, peer, slot)
+    }
+
+    /// Prepares a connection; `None` if its address is at its limit.
+    fn admit(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        slot: OwnedSemaphorePermit,
+    ) -> std::io::Result<Option<Accepted>> {
         let peer = peer.ip().to_canonical();
         let Some(permit) = self.limiter.acquire(peer, slot) else { return Ok(None) };
         stream.set_nodelay(true)?;
         set_user_timeout(&stream)?;
         Ok(Some((stream, peer, permit)))
+    }
+
+    /// Closes the listener after it accepted what the system has established already: it would reset these connections,
+    /// on which requests may have been sent.
+    fn accept_established(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        connections: &mut JoinSet<()>,
+        stop: &CancellationToken,
+    ) {
+        let Ok(listener) = listener.into_std() else { return };
+        for _ in 0..ESTABLISHED {
+            let Some(Ok(slot)) = self.limiter.reserve().now_or_never() else { return };
+            let Ok((stream, peer)) = listener.accept() else { return };
+            let stream = stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+            if let Ok(Some(accepted)) = stream.and_then(|stream| self.admit(stream, peer, slot)) {
+                self.spawn(connections, accepted, stop);
+            }
+        }
+    }
+
+    fn spawn(
+        self: &Arc<Self>,
+        connections: &mut JoinSet<()>,
+        (stream, peer, permit): Accepted,
+        stop: &CancellationToken,
+    ) {
+        // A child: each poll of a connection locks its token, and all would lock the same one.
+        let (server, stop) = (Arc::clone(self), stop.child_token());
+        connections.spawn(async move {
+            server.handshake(stream, peer, &stop).await;
+            drop(permit);
+        });
     }
 
     /// Serves a connection to its end, after the TLS handshake if there is one.
@@ -118,4 +161,40 @@ fn set_user_timeout(stream: &TcpStream) -> std::io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn set_user_timeout(_: &TcpStream) -> std::io::Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::config::{Environment, Flags, Loaded, Purpose, load};
+    use crate::http::client_address::TrustedProxies;
+    use crate::http::request_id::RequestIds;
+    use crate::model::sources::SystemRandom;
+
+    #[tokio::test]
+    async fn established_connections_are_answered_after_stop() {
+        let Loaded { settings, .. } =
+            load(&Environment::default(), &Flags::default(), Purpose::Assist).unwrap();
+        let server = Server {
+            gateway: Arc::new(GatewaySlot::new(RequestIds::new(&SystemRandom).unwrap())),
+            surface: Surface::All,
+            limiter: Arc::new(ConnectionLimiter::new(1, 1, TrustedProxies::default())),
+            tls: None,
+            options: ConnectionOptions::new(&settings),
+            grace: Duration::from_secs(10),
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let stop = CancellationToken::new();
+        stop.cancel();
+        server.serve(listener, stop).await;
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
 }

@@ -105,6 +105,8 @@ impl Listeners {
 
     /// Stops accepting, and waits for the requests in flight.
     pub(crate) async fn close(self) {
+        // Answers on connections that are served from here on close them.
+        self.gateway.drain();
         self.stop.cancel();
         self.tasks.wait().await;
         drop(self.guard);

@@ -39,6 +39,7 @@ mod privileges;
 mod races;
 mod replicas;
 mod revisions;
+mod rolling;
 mod search;
 mod sessions;
 mod skew;
