@@ -175,12 +175,25 @@ pub(crate) struct Call<'a> {
 
 impl Call<'_> {
     /// The bytes of the request to the server on `port`, with `key` as the agent key.
-    pub(crate) fn request(&self, mut params: Value, era: Era, port: u16, key: &str) -> Vec<u8> {
+    pub(crate) fn request(&self, params: Value, era: Era, port: u16, key: &str) -> Vec<u8> {
+        self.request_in(None, params, era, port, key)
+    }
+
+    /// As [`request`](Self::request), in a session.
+    pub(crate) fn request_in(
+        &self,
+        session: Option<&str>,
+        mut params: Value,
+        era: Era,
+        port: u16,
+        key: &str,
+    ) -> Vec<u8> {
         let mut headers = vec![
             ("Accept", "application/json, text/event-stream"),
             ("MCP-Protocol-Version", era.version()),
             ("X-Agent-API-Key", key),
         ];
+        headers.extend(session.map(|session| ("Mcp-Session-Id", session)));
         if era == Era::Modern {
             params["_meta"] = json!({
                 "io.modelcontextprotocol/protocolVersion": era.version(),

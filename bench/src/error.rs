@@ -68,6 +68,8 @@ pub(crate) enum Error {
     CommandFailed { command: &'static str, status: std::process::ExitStatus, log: String },
     #[error("{0} requests failed or were refused")]
     RequestsFailed(u64),
+    #[error("streams missed {lost} events, or were broken for {longest:?}")]
+    StreamsBroken { lost: usize, longest: Duration },
     #[error("more than 1 % of the searches took over {p99:?}, or a change was found after {fresh:?}")]
     SearchTooSlow { p99: Duration, fresh: Duration },
     #[error("{0} events of the audit log were lost")]

@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     stream: TcpStream,
     received: Vec<u8>,
     unchunked: Vec<u8>,
+    /// The server said that it closes it after the last answer.
+    closing: bool,
 }
 
 /// An answer; the body is without its framing.
@@ -62,13 +64,14 @@ impl Connection {
         let doing = || Error::io(format!("connect to 127.0.0.1:{port}"));
         let stream = TcpStream::connect(("127.0.0.1", port)).await.map_err(doing())?;
         stream.set_nodelay(true).map_err(doing())?;
-        Ok(Self { stream, received: Vec::with_capacity(64 * 1024), unchunked: Vec::new() })
+        let (received, unchunked) = (Vec::with_capacity(64 * 1024), Vec::new());
+        Ok(Self { stream, received, unchunked, closing: false })
     }
 
     /// Whether the server has not closed it, while no answer is awaited.
     pub(crate) fn is_open(&self) -> bool {
         let read = self.stream.try_read(&mut [0]);
-        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        !self.closing && read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Sends one request and reads its whole answer.
@@ -81,9 +84,15 @@ impl Connection {
     }
 
     /// Sends one request whose answer is a stream; returns its status and the connection of the stream.
-    pub(crate) async fn begin(mut self, request: &[u8]) -> Result<(u16, TcpStream), Error> {
-        let status = self.head_of_answer(request).await?.status;
-        Ok((status, self.stream))
+    pub(crate) async fn begin(self, request: &[u8]) -> Result<(u16, TcpStream), Error> {
+        let (status, stream, _) = self.begin_stream(request).await?;
+        Ok((status, stream))
+    }
+
+    /// As [`begin`](Self::begin), with what was received after the head.
+    pub(crate) async fn begin_stream(mut self, request: &[u8]) -> Result<(u16, TcpStream, Vec<u8>), Error> {
+        let head = self.head_of_answer(request).await?;
+        Ok((head.status, self.stream, self.received.split_off(head.bytes)))
     }
 
     async fn head_of_answer(&mut self, request: &[u8]) -> Result<Head, Error> {
@@ -92,6 +101,7 @@ impl Connection {
         loop {
             self.receive().await?;
             if let Some(head) = Head::parse(&self.received)? {
+                self.closing = head.closing;
                 return Ok(head);
             }
         }
@@ -137,6 +147,8 @@ struct Head {
     framing: Framing,
     /// The length of the head, its empty line included.
     bytes: usize,
+    /// Whether the server closes the connection after the answer.
+    closing: bool,
 }
 
 impl Head {
@@ -150,7 +162,8 @@ impl Head {
             .strip_prefix("HTTP/1.1 ")
             .and_then(|rest| rest.get(..3)?.parse().ok())
             .ok_or(Error::Framing("bad status line"))?;
-        Ok(Some(Self { status, framing: framing(status, fields)?, bytes: end + 4 }))
+        let closing = fields.split("\r\n").any(|field| field.eq_ignore_ascii_case("connection: close"));
+        Ok(Some(Self { status, framing: framing(status, fields)?, bytes: end + 4, closing }))
     }
 }
 
@@ -257,6 +270,19 @@ mod tests {
         drop(accepted);
         connection.stream.readable().await.unwrap();
         assert!(!connection.is_open());
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_the_server_is_to_close_is_not_open() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut connection = Connection::open(listener.local_addr().unwrap().port()).await.unwrap();
+        let (mut accepted, _) = listener.accept().await.unwrap();
+        for (field, is_open) in [("X-Other: 1", true), ("connection: close", false)] {
+            let answer = format!("HTTP/1.1 204 No Content\r\n{field}\r\n\r\n");
+            accepted.write_all(answer.as_bytes()).await.unwrap();
+            assert_eq!(connection.exchange(b"ping").await.unwrap().status, 204);
+            assert_eq!(connection.is_open(), is_open, "{field}");
+        }
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@
 
 mod audit_lag;
 mod audit_log;
+mod balancer;
 mod baseline;
 mod broadcast;
 mod caches;
@@ -35,12 +36,14 @@ mod process;
 mod relay;
 mod replicas;
 mod report;
+mod resuming;
 mod rmcp;
 mod rmcp_streams;
 mod rolling_restart;
 mod run;
 mod search;
 mod site;
+mod sse;
 mod stream_client;
 mod stream_report;
 mod streams;

@@ -1,5 +1,5 @@
 //! `rolling-restart`: replicas behind a load balancer that are restarted one after another while requests with many keys
-//! arrive on a fixed schedule. No request may fail.
+//! arrive on a fixed schedule, and streams listen. No request may fail, and no event may be lost.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,18 +10,25 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{Instant, sleep};
 
+use crate::balancer::{self, Balancer};
 use crate::cases::read;
 use crate::error::Error;
+use crate::first_use::forged_key;
 use crate::open_loop::{Results, Schedule, Second};
+use crate::options::gateway_binary;
 use crate::population::{self, Group};
+use crate::resuming::{self, Outcome, Resuming, Target};
 use crate::run::to_f64;
 use crate::site::{self, Site};
 use crate::svg::{self, Axis, Chart, Line, Scale};
 
 const RESOURCES: usize = 10;
 const BYTES: usize = 1024;
-/// The default of the gateway; the other benchmarks do not drain.
-const DRAIN: [(&str, &str); 1] = [("WAGGLE_SERVER__DRAIN_SECONDS", "5")];
+/// Draining is the default of the gateway; the other benchmarks do not drain.
+const SETTINGS: [(&str, &str); 2] =
+    [("WAGGLE_SERVER__DRAIN_SECONDS", "5"), ("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1")];
+/// The longest break of a stream that is accepted.
+const BREAK: Duration = Duration::from_secs(2);
 
 /// The replicas and the load.
 #[derive(Args)]
@@ -44,6 +51,15 @@ pub(crate) struct RollingRestart {
     /// The time after each restart, in seconds
     #[arg(long, default_value_t = 10)]
     pause: u64,
+    /// The binary that the replicas run before they are restarted, such as the previous release [default: the same]
+    #[arg(long, value_name = "BINARY")]
+    from: Option<PathBuf>,
+    /// The load balancer of `deploy/` that the requests go through, instead of one that this program contains
+    #[arg(long, value_enum)]
+    balancer: Option<Balancer>,
+    /// Streams through the load balancer, half of them in each era
+    #[arg(long, default_value_t = 0, requires = "balancer")]
+    streams: usize,
     /// Draw the latencies over time into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -62,36 +78,86 @@ struct Event {
 pub(crate) async fn run(options: &RollingRestart) -> Result<(), Error> {
     let keys = usize::try_from(options.keys).unwrap_or(usize::MAX);
     let group = Group { prefix: "rolling", agents: keys / 10, resources: RESOURCES, keys, bytes: BYTES };
-    let (events, results) = site::measured(options.waggle.as_ref(), async |site| {
-        population::write(site, std::slice::from_ref(&group)).await?;
+    let watched = Group { prefix: "watched", agents: 1, resources: resuming::RESOURCES, keys: 1, bytes: 64 };
+    let (events, results, streams, passed_on) = site::measured(options.waggle.as_ref(), async |site| {
+        let groups = [group, watched];
+        population::write(site, &groups).await?;
+        let [group, watched] = groups;
         let mut ports = Vec::new();
+        // The schema is that of the binary which they are restarted with.
+        let newer = site.binary.clone();
+        site.binary = gateway_binary(Some(options.from.as_ref().unwrap_or(&newer)))?;
         for _ in 0..options.replicas {
-            ports.push(site.start(&DRAIN).await?);
+            ports.push(site.start(&SETTINGS).await?);
         }
+        site.binary = newer;
+        let balancer = match options.balancer {
+            Some(balancer) => Some(balancer.start(&ports, site.dir.path()).await?),
+            None => None,
+        };
+        let entries = balancer.as_ref().map_or_else(|| ports.clone(), |balancer| vec![balancer.port]);
+        let authorization = format!("Bearer {}", forged_key("wag", 1));
+        let target = Target { port: entries[0], group: watched, authorization };
+        let mut streams = Resuming::open(target, options.streams).await?;
         let stop = AtomicBool::new(false);
-        let schedule = Schedule { ports: &ports, per_second: options.rate };
+        let schedule = Schedule { ports: &entries, per_second: options.rate };
         let load = schedule.send(&stop, |number, port| {
             let key = usize::try_from(number).unwrap_or_default() % group.keys;
             let uri = format!("x:{}", key % RESOURCES + 1);
             read(&group.agent(key), &uri, port, &group.key(key))
         });
         let restarts = async {
-            let events = restart_each(site, &ports, options).await;
+            let events = tokio::select! {
+                events = restart_each(site, &ports, options) => events,
+                failed = streams.write(), if options.streams > 0 => failed.map(|()| Vec::new()),
+            };
             stop.store(true, Ordering::Relaxed);
             events
         };
-        tokio::try_join!(restarts, load)
+        let (events, results) = tokio::try_join!(restarts, load)?;
+        let streams = if options.streams > 0 { streams.outcomes().await } else { (Vec::new(), 0) };
+        if let Some(balancer) = balancer {
+            balancer.stop().await;
+        }
+        Ok((events, results, streams, balancer::passed_on(site.dir.path())))
     })
     .await?;
-    let report = report(&events, &results, options);
+    let (outcomes, refused) = streams;
+    let mut report = report(&events, &results, options);
+    report.extend(outcomes_report(&outcomes, refused));
+    report
+        .extend(passed_on.iter().map(|(status, count)| format!("\n{count} passed on by nginx: {status}\n")));
     io::stdout().write_all(report.as_bytes()).map_err(Error::io("write the report"))?;
     if let Some(file) = &options.svg {
         fs::write(file, svg::document(&[chart(&events, &results)])).map_err(Error::io("write the curves"))?;
     }
-    match results.failed() {
-        0 => Ok(()),
-        failed => Err(Error::RequestsFailed(failed)),
+    let failed = results.failed() + refused + outcomes.iter().map(|outcome| outcome.failed).sum::<u64>();
+    if failed > 0 {
+        return Err(Error::RequestsFailed(failed));
     }
+    let broken = outcomes.iter().find(|outcome| outcome.lost > 0 || outcome.longest >= BREAK);
+    broken.map_or(Ok(()), |Outcome { lost, longest, .. }| {
+        Err(Error::StreamsBroken { lost: *lost, longest: *longest })
+    })
+}
+
+/// A row for each era.
+fn outcomes_report(outcomes: &[Outcome], refused: u64) -> Option<String> {
+    let row = |outcome: &Outcome| {
+        let Outcome { era, streams, events, lost, breaks, longest, failed } = outcome;
+        format!(
+            "| {} | {streams} | {events} | {lost} | {breaks} | {:.0} | {failed} |\n",
+            era.version(),
+            longest.as_secs_f64() * 1e3
+        )
+    };
+    let rows: String = outcomes.iter().map(row).collect();
+    (!rows.is_empty()).then(|| {
+        format!(
+            "\n| streams of | open | events | lost | breaks | longest ms | failed to open |\n\
+             |---|--:|--:|--:|--:|--:|--:|\n{rows}\n{refused} changes were refused\n"
+        )
+    })
 }
 
 /// Stops each replica, waits until it has exited, and starts it again on the same port.
@@ -110,7 +176,7 @@ async fn restart_each(site: &mut Site, ports: &[u16], options: &RollingRestart) 
             return Err(Error::NotStopped { server: "waggle" });
         }
         events.push(event(format!("start {nth}")));
-        site.start_at(*port, &DRAIN).await?;
+        site.start_at(*port, &SETTINGS).await?;
         events.push(event(format!("ready {nth}")));
         sleep(Duration::from_secs(options.pause)).await;
     }
