@@ -82,6 +82,9 @@ impl Balancer {
         let dir = dir.display();
         text.replace("listen 8080;", &format!("listen 127.0.0.1:{port};"))
             .replace("bind :8080", &format!("bind 127.0.0.1:{port}"))
+            // Within the limit on open files that most shells have.
+            .replace("maxconn 16384", "maxconn 4096")
+            .replace("worker_connections 16384", "worker_connections 4096")
             .replace(" /tmp/", &format!(" {dir}/"))
             .replace("access_log /dev/stdout", &format!("access_log {dir}/access.log"))
     }
