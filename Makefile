@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-replicas verify-rolling-restart verify-search verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
+.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -78,6 +78,11 @@ verify-labels: prerequisites ## Compare 100,000 answers of an agent with hidden 
 verify-memory: prerequisites ## Hold the resident memory to cache.bytes under a larger working set; print hit rates
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- caches $(ARGS)
+
+# Needs Python, and Prometheus or a Debian that has its package (VERIFY_METRICS_SECONDS=20).
+verify-metrics: prerequisites ## Scrape two replicas under load with Prometheus; check all metrics, rules and dashboards
+	cargo build --locked --workspace --bin waggle --examples
+	@scripts/verify-metrics
 
 # Up to 32 gateways on a PostgreSQL of their own (ARGS='--sizes 2,8 --seconds 5').
 verify-replicas: prerequisites ## Measure what idle replicas cost, and an event with a stream on each
