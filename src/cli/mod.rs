@@ -18,6 +18,7 @@ mod demo;
 mod diff;
 mod doctor;
 mod documents;
+mod errors;
 mod export;
 mod format;
 mod gateway;
@@ -117,6 +118,8 @@ enum Command {
     Health(health::Health),
     /// Check what a gateway with these settings depends on: files, ports, database, certificates, issuers.
     Doctor(doctor::Doctor),
+    /// Print every error code with its cause and what to do, as a table in Markdown.
+    Errors,
     /// Print the completions of a shell.
     Completions(completions::Completions),
     /// Print the OpenAPI document of the administration API.
@@ -259,6 +262,7 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Audit(command) => command.run(&sources),
         Command::Health(command) => command.run(&sources),
         Command::Doctor(command) => command.run(&sources),
+        Command::Errors => errors::run(),
         Command::Completions(command) => command.run(Cli::command()),
         Command::Openapi => openapi::run(),
     };
