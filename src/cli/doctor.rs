@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use super::output::{Failure, print};
 use super::sources::Sources;
 use crate::app::{self, Diagnosis, Finding, Status};
-use crate::config::Purpose;
+use crate::config::{Purpose, Settings};
 
 #[derive(Args)]
 pub(super) struct Doctor {
@@ -19,11 +19,7 @@ pub(super) struct Doctor {
 
 impl Doctor {
     pub(super) fn run(&self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let settings = sources.load(Purpose::Serve)?.settings;
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-        let diagnosis = runtime.block_on(app::diagnose(&settings));
-        // Does not wait for a DNS look-up that is still running.
-        runtime.shutdown_background();
+        let diagnosis = diagnose(&sources.load(Purpose::Serve)?.settings)?;
         if self.json {
             print(&format!("{}\n", serde_json::to_string_pretty(&diagnosis)?))?;
         } else {
@@ -33,7 +29,17 @@ impl Doctor {
     }
 }
 
-fn text(diagnosis: &Diagnosis) -> String {
+/// Checks everything that a gateway with these settings depends on.
+pub(super) fn diagnose(settings: &Settings) -> Result<Diagnosis, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
+    let diagnosis = runtime.block_on(app::diagnose(settings));
+    // Does not wait for a DNS look-up that is still running.
+    runtime.shutdown_background();
+    Ok(diagnosis)
+}
+
+/// The checks for people, a line each.
+pub(super) fn text(diagnosis: &Diagnosis) -> String {
     let width = diagnosis.checks.iter().map(|found| found.check.len()).max().unwrap_or_default();
     let mut text = String::new();
     for Finding { status, check, message, remedy } in &diagnosis.checks {

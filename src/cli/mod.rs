@@ -27,6 +27,7 @@ mod import;
 mod indent;
 mod input;
 mod key;
+mod man;
 mod manifest;
 mod migrate;
 mod object;
@@ -68,7 +69,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Run the gateway; without a database URL, with an embedded database.
-    Serve,
+    Serve(serve::Serve),
     /// Run the gateway with a demo agent, and print commands to try it.
     Demo,
     /// Apply pending migrations to the database.
@@ -122,6 +123,9 @@ enum Command {
     Errors,
     /// Print the completions of a shell.
     Completions(completions::Completions),
+    /// Write the manual pages of all commands to a folder.
+    #[command(hide = true)]
+    Man(man::Man),
     /// Print the OpenAPI document of the administration API.
     Openapi,
 }
@@ -240,7 +244,7 @@ pub fn run(environment: &Environment) -> ExitCode {
     }
     let sources = Sources { environment, flags: globals.into(), context, cacert };
     let done = match command {
-        Command::Serve => serve::run(&sources),
+        Command::Serve(command) => command.run(&sources),
         Command::Demo => demo::run(&sources),
         Command::Migrate(command) => command.run(&sources),
         Command::Backup(command) => command.run(&sources),
@@ -264,6 +268,7 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Doctor(command) => command.run(&sources),
         Command::Errors => errors::run(),
         Command::Completions(command) => command.run(Cli::command()),
+        Command::Man(command) => command.run(Cli::command()),
         Command::Openapi => openapi::run(),
     };
     output::exit_code(done)

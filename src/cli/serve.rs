@@ -1,15 +1,36 @@
 //! `waggle serve`: the gateway.
 
+use std::io::{self, Write};
+
+use clap::Args;
 use tokio::runtime::Runtime;
 
+use super::doctor;
 use super::output::Failure;
 use super::sources::Sources;
 use crate::app::{self, Reloader};
 use crate::config::{self, Loaded, Purpose};
 use crate::telemetry;
 
-pub(super) fn run(sources: &Sources<'_>) -> Result<(), Failure> {
-    serve(sources, false)
+#[derive(Args)]
+pub(super) struct Serve {
+    /// First check what `waggle doctor` checks, and start only if nothing fails.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Serve {
+    pub(super) fn run(&self, sources: &Sources<'_>) -> Result<(), Failure> {
+        if self.check {
+            let diagnosis = doctor::diagnose(&sources.load(Purpose::Serve)?.settings)?;
+            // A failure of standard error cannot be reported.
+            io::stderr().write_all(doctor::text(&diagnosis).as_bytes()).ok();
+            if !diagnosis.is_healthy() {
+                return Err(Failure::Unhealthy);
+            }
+        }
+        serve(sources, false)
+    }
 }
 
 /// Runs the gateway until it is stopped.

@@ -280,8 +280,28 @@ async fn completions_name_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let (code, script, error) = run(&replica, &format!("completions {shell}"), "").await;
         assert_eq!((code, error.as_str()), (Some(0), ""));
-        for noun in ["tenant", "agent", "key", "resource", "template", "prompt", "skill", "diff"] {
+        for noun in [
+            "tenant", "agent", "key", "resource", "template", "prompt", "skill", "diff", "import", "context",
+            "backup", "restore", "errors",
+        ] {
             assert!(script.contains(noun), "{shell}: {noun}");
         }
+    }
+}
+
+#[tokio::test]
+async fn manual_pages_are_written_for_every_command() {
+    let folder = TempDir::new().unwrap();
+    let pages = folder.path().join("man");
+    let written = crate::apply::run(&[], &["man", pages.to_str().unwrap()], "").await;
+    assert_eq!(written, output(0, "", ""));
+    for (page, expected) in [
+        ("waggle.1", "A multi\\-tenant MCP gateway"),
+        ("waggle-serve.1", "\\-\\-check"),
+        ("waggle-tenant-create.1", "\\-\\-max\\-key\\-age\\-days"),
+        ("waggle-context-add.1", "\\-\\-key\\-from"),
+    ] {
+        let text = fs::read_to_string(pages.join(page)).unwrap();
+        assert!(text.contains(expected), "{page}: {text}");
     }
 }

@@ -82,6 +82,26 @@ async fn unreachable_database_and_foreign_listener_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn start_with_a_failing_check_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_waggle"))
+        .current_dir(folder.path())
+        .env_clear()
+        .env("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY)
+        .env("WAGGLE_SERVER__LISTEN", closed.to_string())
+        .env("DATABASE_URL", format!("postgres://waggle@{closed}/books"))
+        .args(["serve", "--check"])
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{error}");
+    assert!(error.contains("\nfail  database ") && error.ends_with("\na check failed\n"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn readable_secrets_and_expired_certificates_are_reported() {
     let database = database().await;
     let folder = TempDir::new().unwrap();
