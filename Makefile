@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
+.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -35,6 +35,9 @@ verify-faults: prerequisites ## Hold revocations to their bound for 20 minutes o
 
 check: prerequisites ## Run every check that a change must pass
 	@scripts/check
+
+docs: ## Build the guides as static pages in target/book
+	@scripts/build-docs
 
 fmt: ## Format the code
 	cargo fmt --all

@@ -24,6 +24,7 @@ mod durability;
 mod endpoint;
 mod first_reads;
 mod folders;
+mod guides;
 mod hardening;
 mod keys;
 mod labels;
