@@ -138,7 +138,10 @@ async fn build(
     let watcher = Watcher::new(Arc::clone(&over_database.catalog), subscriptions, Arc::clone(&leases));
     background.tasks.spawn(watcher.run(background.stop.clone()));
     let stop = background.stop.clone();
-    background.tasks.spawn(async move { leases.run(stop).await });
+    background.tasks.spawn({
+        let leases = Arc::clone(&leases);
+        async move { leases.run(stop).await }
+    });
     let audit = audit::start(settings, &store, &secret, sources.clone())?;
     let ids = RequestIds::new(sources.random.as_ref())?;
     let limits = Arc::new(Limits::new(limit_options(settings)));
@@ -167,6 +170,7 @@ async fn build(
         services: services.clone(),
         store: store.clone(),
         connections: listeners.connections.clone(),
+        leases: Arc::clone(&leases),
         operators: credentials.operators.clone(),
         token: settings.metrics.token.clone(),
     };

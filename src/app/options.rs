@@ -97,6 +97,7 @@ pub(super) fn catalog_limits(settings: &Settings) -> CatalogLimits {
             ..RendererLimits::default()
         },
         page_size: settings.mcp.page_size,
+        watched_bytes: settings.sources.watched_bytes,
         search: SearchLimits {
             document_bytes: settings.search.document_bytes,
             concurrent_builds: settings.search.concurrent_builds,

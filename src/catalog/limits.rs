@@ -21,6 +21,8 @@ pub struct CatalogLimits {
     pub rendering: RendererLimits,
     /// The number of definitions on a page of a list.
     pub page_size: usize,
+    /// The maximum number of bytes that are stored of watched content of a connection.
+    pub watched_bytes: u64,
     /// The limits of search.
     pub search: SearchLimits,
 }

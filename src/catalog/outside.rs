@@ -40,6 +40,8 @@ pub(super) struct Sourced<'a> {
     source: &'a SourcePlace,
     /// The values of the variables of a template.
     values: &'a [(String, String)],
+    /// Whether the revision is that of a change of the content, so that what was found is stored.
+    is_touched: bool,
 }
 
 impl Answering {
@@ -50,16 +52,17 @@ impl Answering {
 
     pub(super) fn sourced(&self) -> Option<Sourced<'_>> {
         match self {
-            Self::Registered(resource) => {
+            Self::Registered(resource, is_touched) => {
                 let (definition, revision) = (&resource.definition, resource.revision);
                 let source = resource.source.as_deref()?;
-                Some(Sourced { definition, revision, source, values: &[] })
+                Some(Sourced { definition, revision, source, values: &[], is_touched: *is_touched })
             }
-            Self::Rendered(found) => {
+            Self::Rendered(found, is_touched) => {
                 let template = &found.template;
                 let (definition, revision) = (&template.definition, found.revision);
                 let source = template.source.as_deref()?;
-                Some(Sourced { definition, revision, source, values: &found.values })
+                let values = &found.values;
+                Some(Sourced { definition, revision, source, values, is_touched: *is_touched })
             }
         }
     }
@@ -83,6 +86,7 @@ impl Sourced<'_> {
             location: source.locate(values)?,
             ttl: source.ttl(),
             stale: source.stale(),
+            found: None,
         })
     }
 }
@@ -115,7 +119,8 @@ impl Catalog {
         let not_found = || Fault::ResourceNotFound(uri.clone());
         let Sourced { definition, revision, .. } = sourced;
         let agent = AgentRef { tenant: caller.tenant, uid: caller.agent };
-        let wanted = sourced.wanted(agent, caller.payer()).ok_or_else(not_found)?;
+        let mut wanted = sourced.wanted(agent, caller.payer()).ok_or_else(not_found)?;
+        wanted.found = sourced.is_touched.then(|| uri.clone());
         let named = file_name(&wanted.location).to_owned();
         let read = self.fetcher.read(wanted, before_wait).await;
         let Outside { contents, is_directory, left } = read.map_err(|missed| match missed {

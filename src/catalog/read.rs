@@ -133,8 +133,8 @@ impl Catalog {
                 return self.outside(caller, uri, &sourced, before_wait).boxed().await;
             }
             let contents = match &answering {
-                Answering::Registered(resource) => self.registered(caller, resource).await?,
-                Answering::Rendered(found) => self.rendered(caller, uri, found).await?,
+                Answering::Registered(resource, _) => self.registered(caller, resource).await?,
+                Answering::Rendered(found, _) => self.rendered(caller, uri, found).await?,
             };
             match contents {
                 Some(contents) => return Ok(contents),

@@ -49,6 +49,8 @@ pub struct AgentSnapshot {
     pub changed: Changed,
     /// The newest revisions that changed what URIs of templates answer.
     touched: Touched,
+    /// Those at which the content of registered resources changed that comes from connections.
+    touched_resources: Touched,
 }
 
 /// Definitions of every kind.
@@ -100,6 +102,7 @@ impl AgentSnapshot {
             + texts(optional.into_iter().flatten())
             + self.definitions.memory()
             + self.touched.memory()
+            + self.touched_resources.memory()
     }
 }
 
@@ -201,7 +204,8 @@ impl AgentCell {
         let state = store.agent_state(self.agent, sources).await?;
         Ok(state.map(|AgentState { head, description, definitions, .. }| {
             let definitions = Definitions::new(definitions);
-            let changed = (Changed::all_at(head.revision), Touched::all_at(head.revision));
+            let touched = || Touched::all_at(head.revision);
+            let changed = (Changed::all_at(head.revision), [touched(), touched()]);
             self.at(head.revision, description, definitions, changed)
         }))
     }
@@ -216,8 +220,10 @@ impl AgentCell {
         });
         let matched = changes.iter().any(|change| change.kind.is_of_template());
         let definitions = Definitions::indexed(all, (!matched).then(|| old.definitions.templates.clone()));
-        let touched = old.touched.after(&changes, |uri| definitions.all.resources.get(uri).is_some());
-        let changed = (old.changed.after(&changes), touched);
+        let is_registered = |uri: &str| definitions.all.resources.get(uri).is_some();
+        let touched = old.touched.after(&changes, is_registered);
+        let touched_resources = old.touched_resources.after(&changes, |uri| !is_registered(uri));
+        let changed = (old.changed.after(&changes), [touched, touched_resources]);
         self.at(head.revision, description, definitions, changed)
     }
 
@@ -226,9 +232,10 @@ impl AgentCell {
         revision: Revision,
         description: AgentDescription,
         definitions: Definitions,
-        (changed, touched): (Changed, Touched),
+        (changed, [touched, touched_resources]): (Changed, [Touched; 2]),
     ) -> AgentSnapshot {
-        AgentSnapshot { timeline: self.timeline, revision, description, definitions, changed, touched }
+        let timeline = self.timeline;
+        AgentSnapshot { timeline, revision, description, definitions, changed, touched, touched_resources }
     }
 }
 

@@ -24,5 +24,8 @@ section! {
         cache_dir: optional(PathBuf, PATH, "./waggle-data/sources"),
         /// The maximum size of all cloned repositories together.
         cache_bytes: size(u64, MIB..=1_048_576 * MIB) = 1_024 * MIB,
+        /// The maximum size of what is stored of the content that was found changed, for each connection, so that all
+        /// replicas answer it until its ttlMs is over; each fetches the rest. 0: all.
+        watched_bytes: size(u64, 0..=1_048_576 * MIB) = 64 * MIB,
     }
 }

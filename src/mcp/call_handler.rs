@@ -181,10 +181,10 @@ impl CallHandler {
         let key = match &answering {
             // It changes without a revision, and is in memory as it was fetched.
             sourced if sourced.is_sourced() => None,
-            Answering::Registered(resource) => {
+            Answering::Registered(resource, _) => {
                 Some(context.key(ResultSubject::Resource(uri.clone()), resource.revision, form))
             }
-            Answering::Rendered(Match { template, .. }) => {
+            Answering::Rendered(Match { template, .. }, _) => {
                 let subject = ResultSubject::Rendered(uri.clone(), template.uri_template.clone());
                 Some(context.key(subject, template.revision, form))
             }

@@ -22,6 +22,7 @@ use crate::http::recorder::BOUNDS;
 use crate::mcp::endpoint::{Endpoint, Services, StreamStats};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
+use crate::sources::Leases;
 use crate::store::Store;
 use crate::telemetry::exposition::{self, Exposition, Kind};
 
@@ -44,6 +45,8 @@ pub(crate) struct Metrics {
     pub(crate) store: Store,
     /// The connections of each listener.
     pub(crate) connections: Vec<(&'static str, Arc<ConnectionLimiter>)>,
+    /// The leases of connections to content from outside.
+    pub(crate) leases: Arc<Leases>,
     /// The operator keys, each of which authorizes a scrape.
     pub(crate) operators: OperatorKeys,
     /// A token that authorizes scrapes only.
@@ -264,6 +267,14 @@ impl Metrics {
         for (outcome, count) in stats.fetches {
             family.sample("", &[("outcome", outcome)], count);
         }
+        let help =
+            "Watched content: looked at, reported by its source, changed, and answered as it was found.";
+        let mut family = text.family("waggle_source_watched_total", Kind::Counter, help);
+        for (event, count) in stats.watched {
+            family.sample("", &[("event", event)], count);
+        }
+        let help = "Leases of connections that this replica holds.";
+        text.gauge("waggle_source_leases", help, self.leases.held().borrow().len());
         let help = "Fetches of content from connections in progress.";
         text.gauge("waggle_source_fetches", help, stats.in_flight);
     }

@@ -1,4 +1,4 @@
-//! Counts reads of content from connections, and fetches.
+//! Counts reads of content from connections, fetches, and what happens to watched content.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +30,19 @@ const REASONS: [FetchError; 9] = [
     FetchError::Busy,
 ];
 
+/// What happens to watched content.
+#[derive(Debug, Clone, Copy)]
+pub enum WatchEvent {
+    /// It was looked at.
+    Polled,
+    /// The source said that it may have changed.
+    Hinted,
+    /// It changed.
+    Changed,
+    /// What the watching replica found was answered in place of a fetch.
+    Answered,
+}
+
 /// Counts reads and fetches.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -37,6 +50,7 @@ pub(super) struct Counters {
     fetched: AtomicU64,
     unchanged: AtomicU64,
     failed: [AtomicU64; REASONS.len()],
+    watched: [AtomicU64; 4],
 }
 
 /// The counters, by their stable names.
@@ -46,6 +60,8 @@ pub struct FetchStats {
     pub reads: [(&'static str, u64); 3],
     /// Fetches by outcome.
     pub fetches: Vec<(&'static str, u64)>,
+    /// What happened to watched content.
+    pub watched: [(&'static str, u64); 4],
     /// Fetches in progress.
     pub in_flight: usize,
 }
@@ -54,6 +70,11 @@ impl Counters {
     /// Counts a read.
     pub(super) fn read(&self, from: ReadFrom) {
         count(&self.reads[from as usize]);
+    }
+
+    /// Counts what happens to watched content.
+    pub(super) fn watched(&self, event: WatchEvent) {
+        count(&self.watched[event as usize]);
     }
 
     /// Counts a fetch.
@@ -71,11 +92,18 @@ impl Counters {
     /// The counters.
     pub(super) fn stats(&self, in_flight: usize) -> FetchStats {
         let [fresh, stale, fetched] = &self.reads;
+        let [polled, hinted, changed, answered] = &self.watched;
         let served = [("ok", value(&self.fetched)), ("unchanged", value(&self.unchanged))];
         let failed =
             REASONS.iter().zip(&self.failed).map(|(error, counter)| (reason(*error), value(counter)));
         FetchStats {
             reads: [("fresh", value(fresh)), ("stale", value(stale)), ("fetched", value(fetched))],
+            watched: [
+                ("polled", value(polled)),
+                ("hinted", value(hinted)),
+                ("changed", value(changed)),
+                ("answered", value(answered)),
+            ],
             fetches: served.into_iter().chain(failed).collect(),
             in_flight,
         }

@@ -1,23 +1,22 @@
 //! Content from outside, fetched at most once at a time and kept for as long as its definition allows.
 
+mod polled;
 mod probe;
+mod stored;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use content_source::{
-    Bounds, ChangeHint, Content, FetchError, Fetched, Kind, Location, Path, Segment, Tree, Validator,
-};
+use content_source::{Bounds, Content, FetchError, Fetched, Location, Segment, Validator};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connections::Connections;
-use super::counters::{Counters, FetchStats, ReadFrom};
+use super::counters::{Counters, FetchStats, ReadFrom, WatchEvent};
 use super::gate::{Counts, Gates};
 use super::health::{FailedFetch, reason};
 use super::memory::Connection;
@@ -25,9 +24,11 @@ use crate::cache::{MemoryBudget, WeighedCache};
 use crate::model::allocated::{allocated, behind_arc, shared_bytes, texts};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, ConnectionId, TenantId};
+use crate::model::ids::{AgentId, ConnectionId, ResourceUri, TenantId};
 use crate::model::scope::Revision;
 use crate::model::sources::Clock;
+
+pub use polled::Polled;
 
 /// How long it is known that a source has no such content.
 const MISSING_FOR: Duration = Duration::from_secs(1);
@@ -55,6 +56,8 @@ pub struct Wanted {
     pub ttl: Option<Duration>,
     /// For how much longer it is answered while it is revalidated or the source fails.
     pub stale: Duration,
+    /// Its URI, if the revision is that of a change of the content: what was found then is stored.
+    pub found: Option<ResourceUri>,
 }
 
 /// Content from outside.
@@ -66,17 +69,6 @@ pub struct Outside {
     pub is_directory: bool,
     /// For how long it is answered from now on.
     pub left: Duration,
-}
-
-/// Content from outside as it is now.
-#[derive(Debug)]
-pub struct Polled {
-    /// The contents; `None` if the source has no such content.
-    pub contents: Option<Arc<[Content]>>,
-    /// What it was fetched from, and at which revision of the connection.
-    pub source: (Kind, Revision),
-    /// How often content of the connection is polled.
-    pub every: Duration,
 }
 
 /// Why content from outside is not had.
@@ -227,6 +219,11 @@ impl Fetcher {
         &self.inner.connections
     }
 
+    /// Counts what happens to watched content.
+    pub fn count(&self, event: WatchEvent) {
+        self.inner.counters.watched(event);
+    }
+
     /// The counters.
     pub fn stats(&self) -> FetchStats {
         self.inner.counters.stats(self.inner.flights.lock().len())
@@ -238,11 +235,11 @@ impl Fetcher {
     /// [`Missed`].
     pub async fn read(&self, wanted: Wanted, before_wait: impl FnOnce() + Send) -> Result<Outside, Missed> {
         let inner = &self.inner;
-        let Wanted { payer, tenant, agent, revision, connection, location, ttl, stale } = wanted;
+        let Wanted { payer, tenant, agent, revision, connection, location, ttl, stale, found } = wanted;
         let ages = Ages { ttl: ttl.unwrap_or(inner.ttl), stale };
-        let found = inner.connections.get(payer, connection).await.map_err(Missed::Fault)?;
+        let known = inner.connections.get(payer, connection).await.map_err(Missed::Fault)?;
         // Also of what is in memory.
-        let connection = found.ok_or(FetchError::NotAllowed)?;
+        let connection = known.ok_or(FetchError::NotAllowed)?;
         connection.source(tenant)?;
         let is_directory = matches!(&location, Location::Path { path, .. } if path.is_directory);
         let (uid, connected) = (connection.uid, connection.revision);
@@ -258,59 +255,28 @@ impl Fetcher {
             None => {}
         }
         if let Some(contents) = known.as_ref().and_then(|known| known.stale(ages)) {
-            drop(Inner::flight(inner, key, &connection, known));
+            drop(Inner::flight(inner, key, &connection, (known, None)));
             inner.counters.read(ReadFrom::Stale);
             return answer(contents, Duration::ZERO);
         }
         let _waiting = Counts::enter(&inner.waiting, tenant, MOST_WAITING).ok_or(FetchError::Busy)?;
         before_wait();
         inner.counters.read(ReadFrom::Fetched);
-        let fetched = Inner::flight(inner, key, &connection, known).await?;
+        let fetched = Inner::flight(inner, key, &connection, (known, found)).await?;
         let contents = fetched.contents.clone().ok_or(Missed::NotFound)?;
         answer(contents, ages.ttl.saturating_sub(fetched.checked.elapsed()))
     }
 }
 
-impl Fetcher {
-    /// Content from outside as it is now, within half of the connection's rate. What it is fetched for is in memory after it.
-    ///
-    /// # Errors
-    /// [`Missed::Fault`].
-    pub async fn poll(&self, wanted: Wanted) -> Result<Polled, Missed> {
-        let inner = &self.inner;
-        let Wanted { payer, tenant, agent, revision, connection, location, .. } = wanted;
-        let found = inner.connections.get(payer, connection).await.map_err(Missed::Fault)?;
-        let connection = found.ok_or(FetchError::NotAllowed)?;
-        connection.source(tenant)?;
-        let (uid, connected) = (connection.uid, connection.revision);
-        inner.gates.admit_poll((uid, connected), &connection.limits, tenant)?;
-        let key = Key { connection: uid, connected, tenant, agent, revision, location };
-        let known = inner.kept.peek(&key);
-        let fetched = Inner::flight(inner, key, &connection, known).await?;
-        let contents = fetched.contents.clone();
-        let source = (connection.kind, connection.revision);
-        Ok(Polled { contents, source, every: connection.limits.poll() })
-    }
-
-    /// Notifications of a connection that content below a path may have changed; `None` if it has none, or cannot be used.
-    ///
-    /// # Errors
-    /// [`Fault::StorageUnavailable`].
-    pub async fn hints(
-        &self,
-        payer: Payer,
-        connection: ConnectionId,
-        below: Path,
-    ) -> Result<Option<BoxStream<'static, ChangeHint>>, Fault> {
-        let found = self.inner.connections.get(payer, connection).await?;
-        let tree = Tree { path: below, reference: None };
-        Ok(found.and_then(|connection| connection.enabled_source().ok()?.watch(&tree)))
-    }
-}
-
 impl Inner {
     /// The fetch of some content that is in progress, or a new one.
-    fn flight(inner: &Arc<Self>, key: Key, connection: &Arc<Connection>, known: Option<Arc<Kept>>) -> Flight {
+    /// `found` is the URI if it may be stored.
+    fn flight(
+        inner: &Arc<Self>,
+        key: Key,
+        connection: &Arc<Connection>,
+        (known, found): (Option<Arc<Kept>>, Option<ResourceUri>),
+    ) -> Flight {
         let mut flights = inner.flights.lock();
         if let Some(flight) = flights.get(&key) {
             return flight.clone();
@@ -326,7 +292,17 @@ impl Inner {
         // A task of its own: the content is fetched for all who wait, also once the first of them is gone.
         let task = tokio::spawn(async move {
             let ends = Ends { fetcher: &owner, key: &of };
-            let fetched = stop.run_until_cancelled(owner.fetch(&of, &connection, known.as_deref())).await;
+            let fetching = async {
+                let stored = match found.filter(|_| known.is_none()) {
+                    Some(uri) => owner.stored(&of, uri).await,
+                    None => None,
+                };
+                match stored {
+                    Some(stored) => Ok(stored),
+                    None => owner.fetch(&of, &connection, known.as_deref()).await,
+                }
+            };
+            let fetched = stop.run_until_cancelled(fetching).await;
             drop(ends);
             fetched.unwrap_or(Err(FetchError::Busy))
         });
@@ -357,9 +333,13 @@ impl Inner {
             Err(error) => return Err(error),
         };
         let kept = Arc::new(kept);
-        let heap = key.memory() + kept.memory();
-        self.kept.insert(key.clone(), Arc::clone(&kept), Some(key.tenant), heap);
+        self.keep(key, &kept);
         Ok(kept)
+    }
+
+    fn keep(&self, key: &Key, kept: &Arc<Kept>) {
+        let heap = key.memory() + kept.memory();
+        self.kept.insert(key.clone(), Arc::clone(kept), Some(key.tenant), heap);
     }
 
     async fn ask(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
+use uri_template::UriTemplate;
 use uuid::Uuid;
 
 use super::connections::Connections;
@@ -24,6 +25,8 @@ use crate::store::write::{Write, WriteSummary};
 const MOST_HOOKS: i64 = 100;
 /// The maximum number of resources that a hook names.
 const MOST_URIS: usize = 100;
+/// After how many templates other tasks run.
+const YIELD_EVERY: usize = 64;
 /// What the encrypted secret of a hook is bound to besides its UUID.
 pub(super) const SECRET: &str = "secret";
 const NO_HOOK: Fault = Fault::NotFound("hook");
@@ -67,8 +70,11 @@ impl Connections {
                 "an agent has at most {MOST_HOOKS} hooks; delete one"
             )));
         }
-        if let Some(unknown) = write.unregistered(agent, &uris).await? {
-            let unknown = shortened(&unknown);
+        let unregistered = write.unregistered(agent, &uris).await?;
+        let served = served(write, agent, &unregistered).await?;
+        if let Some((unknown, _)) = unregistered.iter().zip(&served).find(|(_, audience)| audience.is_none())
+        {
+            let unknown = shortened(unknown);
             return Err(Fault::invalid_params(format!("uris: no such resource: {unknown}")));
         }
         let keys = self.keys.read().await?;
@@ -157,8 +163,15 @@ impl Connections {
         if !write.count_message(hook.uid, message, now, now - REMEMBERED).await? {
             return Ok(());
         }
+        let unregistered = write.unregistered(hook.agent, &hook.uris).await?;
+        let served = served(write, hook.agent, &unregistered).await?;
         for (uri, labels) in write.touch_resources(hook.agent, &hook.uris, revision, now).await? {
             write.change_for(Audience::of(&labels), scope, ChangeKind::ResourceTouched, uri);
+        }
+        for (uri, audience) in unregistered.into_iter().zip(served) {
+            if let Some(audience) = audience {
+                write.change_for(audience, scope, ChangeKind::ResourceTouched, uri);
+            }
         }
         write.set_summary(summary(hook, revision, Some(hook), Some(hook)));
         Ok(())
@@ -191,6 +204,27 @@ impl Connections {
             }
         }
     }
+}
+
+/// The callers to whom templates of an agent serve each of these URIs, if any does.
+async fn served(write: &mut Write, agent: AgentRef, uris: &[String]) -> Result<Vec<Option<Audience>>, Fault> {
+    let mut served = vec![None; uris.len()];
+    if uris.is_empty() {
+        return Ok(served);
+    }
+    for (number, (template, labels)) in write.labelled_templates(agent).await?.into_iter().enumerate() {
+        if number % YIELD_EVERY == YIELD_EVERY - 1 {
+            tokio::task::yield_now().await;
+        }
+        let Ok(template) = UriTemplate::parse(&template) else { continue };
+        for (uri, audience) in uris.iter().zip(&mut served) {
+            if template.matches(uri).is_some() {
+                let also = Audience::of(&labels);
+                *audience = Some(audience.take().map_or(also.clone(), |known| known.or(also)));
+            }
+        }
+    }
+    Ok(served)
 }
 
 /// A secret that cannot be read is a fault of the gateway's configuration, and none of the sender's.

@@ -18,7 +18,7 @@ mod webhook;
 mod writes;
 
 pub use connections::Connections;
-pub use counters::FetchStats;
+pub use counters::{FetchStats, WatchEvent};
 pub use fetcher::{Fetcher, Missed, Outside, Polled, Wanted};
 pub use health::{FailedFetch, Health, State, reason};
 pub use lease::{Claim, Leases};

@@ -92,23 +92,36 @@ impl Write {
         Ok(count.fetch_one(self.connection()).await?)
     }
 
-    /// The first of these URIs at which an agent has no resource.
+    /// Those of these URIs at which an agent has no resource, in order.
     pub async fn unregistered(
         &mut self,
         agent: AgentRef,
         uris: &[ResourceUri],
-    ) -> Result<Option<String>, StoreError> {
+    ) -> Result<Vec<String>, StoreError> {
         let uris: Vec<_> = uris.iter().map(ToString::to_string).collect();
         let unknown = sqlx::query_scalar!(
             r#"select named.uri as "uri!" from unnest($3::text[]) with ordinality as named (uri, nth)
             where not exists (
                 select from resources r where r.tenant = $1 and r.agent = $2 and r.uri = named.uri
-            ) order by nth limit 1"#,
+            ) order by nth"#,
             agent.tenant.0,
             agent.uid.0,
             &uris,
         );
-        Ok(unknown.fetch_optional(self.connection()).await?)
+        Ok(unknown.fetch_all(self.connection()).await?)
+    }
+
+    /// The resource templates of an agent, with their labels.
+    pub async fn labelled_templates(&mut self, agent: AgentRef) -> Result<Vec<(String, Labels)>, StoreError> {
+        let rows = sqlx::query!(
+            "select uri_template, nullif(labels, '{}') as labels from templates where tenant = $1 and agent = $2",
+            agent.tenant.0,
+            agent.uid.0,
+        )
+        .fetch_all(self.connection())
+        .await?;
+        let labels = |row: Option<Vec<String>>| super::columns::labels(row.as_deref());
+        rows.into_iter().map(|row| Ok((row.uri_template, labels(row.labels)?))).collect()
     }
 
     /// Inserts a hook, or replaces its encrypted secret.

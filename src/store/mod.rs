@@ -15,6 +15,7 @@ pub mod contents;
 pub mod definitions;
 pub mod diagnosis;
 pub mod error;
+pub mod found_contents;
 pub mod gateway;
 pub mod hooks;
 pub mod horizon;

@@ -14,7 +14,8 @@ impl Store {
         Ok(self.purge_contents(before).await?
             | self.purge_sessions(before).await?
             | self.purge_agent(before).await?
-            | self.purge_tenant(before).await?)
+            | self.purge_tenant(before).await?
+            | self.purge_found_contents(BATCH).await?)
     }
 
     /// Purges unreferenced content. Content that is still referenced elsewhere is kept.

@@ -1,10 +1,13 @@
 //! Resources and templates whose content comes from a connection.
 
+mod checker;
 mod definitions;
 mod failures;
 mod guide;
+mod kinds;
 mod leases;
 mod reads;
+mod stored;
 pub(crate) mod upstream;
 mod watching;
 

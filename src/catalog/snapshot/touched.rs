@@ -1,4 +1,4 @@
-//! The revisions at which the content of URIs of templates changed, which comes from connections.
+//! The revisions at which the content of URIs changed that comes from connections.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,6 +27,11 @@ impl Touched {
     /// The revision at which the content of a URI last changed, or a later one.
     pub(super) fn of(&self, uri: &ResourceUri) -> Revision {
         self.by_uri.get(uri.as_str()).copied().unwrap_or(self.floor)
+    }
+
+    /// Whether the content of a URI is known to have last changed at a revision.
+    pub(super) fn is_at(&self, uri: &ResourceUri, revision: Revision) -> bool {
+        self.by_uri.get(uri.as_str()) == Some(&revision)
     }
 
     /// With later changes, except those of registered resources.

@@ -30,18 +30,18 @@ pub struct View {
 /// The definition that a URI is read from.
 #[derive(Debug)]
 pub enum Answering {
-    /// The resource of this URI.
-    Registered(Arc<Resource>),
-    /// A template that it matches.
-    Rendered(Match),
+    /// The resource of this URI, and whether its revision is that of a change of its content.
+    Registered(Arc<Resource>, bool),
+    /// A template that it matches, and whether its revision is that of a change of its content.
+    Rendered(Match, bool),
 }
 
 impl Answering {
     /// The title of the definition; its name if it has none.
     pub fn title(&self) -> &str {
         let definition = match self {
-            Self::Registered(resource) => &resource.definition,
-            Self::Rendered(found) => &found.template.definition,
+            Self::Registered(resource, _) => &resource.definition,
+            Self::Rendered(found, _) => &found.template.definition,
         };
         definition.title.as_deref().unwrap_or(&definition.name)
     }
@@ -178,13 +178,17 @@ impl View {
     /// [`Fault::ResourceNotFound`].
     pub fn answering(&self, uri: &ResourceUri) -> Result<Answering, Fault> {
         if let Some(resource) = self.resource(uri.as_str()) {
-            return Ok(Answering::Registered(Arc::clone(resource)));
+            let is_touched =
+                resource.source.is_some() && self.snapshot.touched_resources.is_at(uri, resource.revision);
+            return Ok(Answering::Registered(Arc::clone(resource), is_touched));
         }
         let mut found = self.template(uri).ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
+        let mut is_touched = false;
         if found.template.source.is_some() {
             found.revision = found.revision.max(self.snapshot.touched.of(uri));
+            is_touched = self.snapshot.touched.is_at(uri, found.revision);
         }
-        Ok(Answering::Rendered(found))
+        Ok(Answering::Rendered(found, is_touched))
     }
 
     /// Checks that a URI can be read.

@@ -9,14 +9,15 @@ use std::time::Duration;
 use content_source::{ChangeHint, Kind, Path, Segment};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::hints::Hints;
-use super::poll::{Known, Looked, Verdict};
+use super::poll::{Known, Looked, StoredBytes, Verdict};
 use super::schedule::Schedule;
 use crate::catalog::Catalog;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
+use crate::sources::WatchEvent;
 use crate::store::leases::HeldLease;
 use crate::store::watching::Subject;
 
@@ -34,6 +35,8 @@ const BETWEEN_REVISIONS: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// After what time content is looked at again that the source says has changed, while the rate of polls is used up.
 const SOON: Duration = Duration::from_millis(100);
+/// How often stored content is removed that is too old.
+const EXPIRE_EVERY: Duration = Duration::from_secs(10);
 /// After what time subjects that could not be read are read again.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
@@ -71,6 +74,7 @@ pub(super) struct ConnectionWatch {
     watched: HashMap<Subject, Watched>,
     by_path: BTreeMap<Vec<Segment>, HashSet<Subject>>,
     schedule: Schedule,
+    stored: Arc<StoredBytes>,
     /// When everything was looked at last since what changed was not known.
     swept: Option<Instant>,
 }
@@ -82,6 +86,7 @@ impl ConnectionWatch {
         permits: Arc<Semaphore>,
         is_idle: Arc<AtomicBool>,
     ) -> Self {
+        let stored = Arc::new(StoredBytes::new(catalog.limits.watched_bytes));
         Self {
             catalog,
             held,
@@ -90,6 +95,7 @@ impl ConnectionWatch {
             watched: HashMap::new(),
             by_path: BTreeMap::new(),
             schedule: Schedule::default(),
+            stored,
             swept: None,
         }
     }
@@ -99,6 +105,10 @@ impl ConnectionWatch {
         let mut hints = Hints::new(self.held.lease.connection);
         let mut polls = JoinSet::new();
         let mut reads_at = Some(Instant::now());
+        let mut expiries = interval(EXPIRE_EVERY);
+        expiries.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // What an earlier holder has stored.
+        self.expire().await;
         loop {
             if reads_at.is_some_and(|at| at <= Instant::now()) {
                 self.held = *held.borrow_and_update();
@@ -124,6 +134,7 @@ impl ConnectionWatch {
                         self.ended(ended, &mut hints);
                     }
                 }
+                _ = expiries.tick(), if !self.stored.is_empty() => self.expire().await,
                 hint = hints.next(&self.catalog) => self.hinted(&hint),
                 () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
             }
@@ -140,10 +151,10 @@ impl ConnectionWatch {
         let subjects = self.catalog.store.watching(self.held.lease.connection, MOST_WATCHED).await?;
         let live: HashSet<_> = subjects.iter().map(|(subject, _)| subject.clone()).collect();
         let gone: Vec<_> = self.watched.keys().filter(|subject| !live.contains(*subject)).cloned().collect();
-        for subject in gone {
-            self.schedule.remove(&subject);
-            if let Some(Watched { path: Some(path), .. }) = self.watched.remove(&subject) {
-                self.unplace(&subject, &path);
+        for subject in &gone {
+            self.schedule.remove(subject);
+            if let Some(Watched { path: Some(path), .. }) = self.watched.remove(subject) {
+                self.unplace(subject, &path);
             }
         }
         let now = Instant::now();
@@ -164,8 +175,19 @@ impl ConnectionWatch {
                 self.watched.insert(subject, new);
             }
         }
+        if !gone.is_empty() {
+            self.expire().await;
+        }
         self.is_idle.store(self.watched.is_empty(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Removes what is stored and too old, or watched no more.
+    async fn expire(&self) {
+        match self.catalog.store.expire_found_contents(&self.held.lease).await {
+            Ok(used) => self.stored.set(used.unwrap_or(0)),
+            Err(error) => tracing::debug!(%error, "content that was found not removed"),
+        }
     }
 
     /// Begins the next look that is due.
@@ -174,10 +196,10 @@ impl ConnectionWatch {
         let watched = self.watched.get_mut(&subject)?;
         (watched.is_polled, watched.again) = (true, false);
         let (catalog, permits) = (Arc::clone(&self.catalog), Arc::clone(&self.permits));
-        let (lease, known) = (self.held.lease, watched.known.clone());
+        let (lease, known, stored) = (self.held.lease, watched.known.clone(), Arc::clone(&self.stored));
         Some(async move {
             let _permit = permits.acquire_owned().await;
-            let looked = catalog.look(&lease, &subject, &known).await;
+            let looked = catalog.look(&lease, &subject, &known, &stored).await;
             // With jitter, so that what begins together does not stay together.
             let mut random = [0];
             let jitter = catalog.sources.random.fill(&mut random).map_or(0, |()| random[0]);
@@ -189,6 +211,7 @@ impl ConnectionWatch {
         let now = Instant::now();
         let Some(watched) = self.watched.get_mut(&subject) else { return };
         watched.is_polled = false;
+        self.catalog.fetcher.count(WatchEvent::Polled);
         let mut moved = None;
         let after = match looked {
             Ok(Some(looked)) => {
@@ -201,6 +224,7 @@ impl ConnectionWatch {
                 }
                 hints.include(looked.source, looked.path.as_ref(), Payer::Tenant(subject.0.tenant));
                 if looked.verdict == Verdict::Changed {
+                    self.catalog.fetcher.count(WatchEvent::Changed);
                     watched.not_before = now + BETWEEN_REVISIONS;
                 }
                 match (looked.verdict, kind) {
@@ -245,6 +269,7 @@ impl ConnectionWatch {
 
     /// Looks at what a hint concerns.
     fn hinted(&mut self, hint: &ChangeHint) {
+        self.catalog.fetcher.count(WatchEvent::Hinted);
         let concerned = match hint {
             ChangeHint::Path(path) => self.concerned(path),
             ChangeHint::Everything => Vec::new(),

@@ -1,10 +1,12 @@
 //! A look at watched content: it is fetched, and a change is a revision of the agent.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use content_source::{Content, Kind, Location, Path};
+use content_source::{Content, Kind, Location, Path, Validator};
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::{Answering, View};
@@ -14,10 +16,11 @@ use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
-use crate::model::ids::AgentRef;
+use crate::model::ids::{AgentRef, ConnectionId};
 use crate::model::resource::Resource;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::sources::{Missed, Polled};
+use crate::store::found_contents::{FoundAt, FoundContents, size};
 use crate::store::leases::ConnectionLease;
 use crate::store::watched::Found;
 use crate::store::watching::Subject;
@@ -59,7 +62,8 @@ pub(super) struct Looked {
 /// How the record of a change ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Recorded {
-    Done,
+    /// At this revision.
+    Done(Revision),
     /// Another replica holds the lease.
     LeaseLost,
     /// Something else was recorded meanwhile, or the definition was written.
@@ -74,6 +78,7 @@ impl Catalog {
         lease: &ConnectionLease,
         subject: &Subject,
         known: &Known,
+        stored: &StoredBytes,
     ) -> Result<Option<Looked>, Fault> {
         let (agent, uri) = subject;
         let AgentRef { tenant, uid } = *agent;
@@ -87,12 +92,12 @@ impl Catalog {
             Location::Path { path, .. } => Some(path.clone()),
             Location::Statement { .. } => None,
         };
-        let Polled { contents, source, every } =
-            self.fetcher.poll(wanted).await.map_err(|missed| match missed {
-                Missed::NotFound => Fault::ResourceNotFound(uri.clone()),
-                Missed::Fault(fault) => fault,
-            })?;
-        let weak = contents.as_ref().map(Arc::downgrade);
+        let polled = self.fetcher.poll(wanted).await.map_err(|missed| match missed {
+            Missed::NotFound => Fault::ResourceNotFound(uri.clone()),
+            Missed::Fault(fault) => fault,
+        })?;
+        let Polled { source, every, .. } = polled;
+        let weak = polled.contents.as_ref().map(Arc::downgrade);
         let is_same =
             known.contents.as_ref().zip(weak.as_ref()).is_some_and(|(known, found)| known.ptr_eq(found));
         let looked = |verdict, recorded, contents| {
@@ -102,12 +107,14 @@ impl Catalog {
         if is_same && known.recorded.is_some() {
             return Ok(looked(Verdict::Same, known.recorded, weak));
         }
-        let digest = digest(contents.as_deref());
+        let digest = digest(polled.contents.as_deref());
         if known.recorded.is_some_and(|recorded| recorded.digest == digest) {
             return Ok(looked(Verdict::Same, known.recorded, weak));
         }
-        match self.record(lease, subject, &answering, (known.recorded, digest)).await? {
-            Recorded::Done => {
+        let found = Discovery::new(&polled, lease, stored);
+        match self.record(lease, subject, &answering, (known.recorded, digest, found)).await? {
+            Recorded::Done(revision) => {
+                self.fetcher.carry(polled, revision);
                 let fence = known.recorded.map_or(0, |recorded| recorded.fence) + 1;
                 Ok(looked(Verdict::Changed, Some(Found { digest, fence }), weak))
             }
@@ -125,12 +132,12 @@ impl Catalog {
         lease: &ConnectionLease,
         (agent, uri): &Subject,
         answering: &Answering,
-        (recorded, digest): (Option<Found>, ContentHash),
+        (recorded, digest, found): (Option<Found>, ContentHash, Discovery),
     ) -> Result<Recorded, Fault> {
         let (catalog, agent, uri, lease) = (Arc::clone(self), *agent, uri.clone(), *lease);
         let (labels, revision) = match answering {
-            Answering::Registered(resource) => (resource.labels.clone(), Some(resource.revision)),
-            Answering::Rendered(found) => (found.template.labels.clone(), None),
+            Answering::Registered(resource, _) => (resource.labels.clone(), Some(resource.revision)),
+            Answering::Rendered(found, _) => (found.template.labels.clone(), None),
         };
         self.writer
             .detached(async move {
@@ -147,16 +154,79 @@ impl Catalog {
                         {
                             return Ok(Recorded::Outdated);
                         }
+                        found.store(write, (agent, uri.clone()), target.revision).await?;
                         write.touch_resource(agent, &uri, target.revision, now).await?;
                         let audience = Audience::of(&labels);
                         write.change_for(audience, target.scope, ChangeKind::ResourceTouched, uri.as_str());
-                        Ok(Recorded::Done)
+                        Ok(Recorded::Done(target.revision))
                     }
                 };
                 let scope = Scope::from(agent.uid);
                 catalog.writer.transact_shared(scope, &AuditedWrite::UNAUDITED, work).await
             })
             .await
+    }
+}
+
+/// The size of what is stored of a connection, and its limit.
+#[derive(Debug)]
+pub(super) struct StoredBytes {
+    used: AtomicI64,
+    limit: i64,
+}
+
+impl StoredBytes {
+    pub(super) fn new(limit: u64) -> Self {
+        Self { used: AtomicI64::new(0), limit: i64::try_from(limit).unwrap_or(i64::MAX) }
+    }
+
+    pub(super) fn set(&self, used: i64) {
+        self.used.store(used, Ordering::Relaxed);
+    }
+
+    /// Whether something may be stored.
+    pub(super) fn is_empty(&self) -> bool {
+        self.used.load(Ordering::Relaxed) == 0
+    }
+
+    /// Adds to it unless the limit would be exceeded.
+    fn reserve(&self, size: i64) -> bool {
+        let added = |used: i64| used.checked_add(size).filter(|used| *used <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added).is_ok()
+    }
+}
+
+/// Content that was found, to be stored for all replicas.
+#[derive(Debug, Clone)]
+struct Discovery {
+    contents: Option<Arc<[Content]>>,
+    validator: Option<Validator>,
+    connection: ConnectionId,
+    connected: Revision,
+    fetched: Instant,
+    ttl: Duration,
+}
+
+impl Discovery {
+    /// Nothing is stored that would be too old at once, or too much.
+    fn new(polled: &Polled, lease: &ConnectionLease, stored: &StoredBytes) -> Self {
+        let worth = |contents: &&Arc<[Content]>| !polled.ttl.is_zero() && stored.reserve(size(contents));
+        Self {
+            contents: polled.contents.as_ref().filter(worth).cloned(),
+            validator: polled.validator().cloned(),
+            connection: lease.connection,
+            connected: polled.source.1,
+            fetched: polled.fetched(),
+            ttl: polled.ttl,
+        }
+    }
+
+    async fn store(&self, write: &mut Write, subject: Subject, revision: Revision) -> Result<(), Fault> {
+        let Some(contents) = self.contents.as_deref() else { return Ok(()) };
+        let at = FoundAt { connection: self.connection, connected: self.connected, revision };
+        let found =
+            FoundContents { contents, validator: self.validator.clone(), age: self.fetched.elapsed() };
+        Ok(write.put_found_contents(&subject, at, &found, self.ttl).await?)
     }
 }
 

@@ -8,8 +8,9 @@ use time::{Duration, OffsetDateTime};
 
 use super::{Keys, gateway};
 use crate::support::answers::{answered, exact, normalized, problem};
-use crate::support::app::{Replica, resource};
+use crate::support::app::{Replica, encode, resource};
 use crate::support::cluster::database;
+use crate::support::events::listen;
 use crate::support::http::Answer;
 
 /// A request to a hook.
@@ -185,4 +186,27 @@ async fn agent_called_hooks_has_its_endpoint() {
     let key = replica.acme("hooks").await;
     replica.put("hooks", "x:1", "text").await;
     assert_eq!(replica.http.text("hooks", &key, "x:1").await.as_deref(), Some("text"));
+}
+
+#[tokio::test]
+async fn uri_that_a_template_serves_is_notified_to_those_who_see_the_template() {
+    let (_keys, _database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    for (template, labels) in [("t:{v}", json!([])), ("h:{v}", json!(["hidden"]))] {
+        let path = format!("/agents/a/templates?uriTemplate={}", encode(template));
+        let body = json!({"name": "t", "template": "{{ v }}", "labels": labels});
+        assert_eq!(replica.admin("PUT", &path, Some(body)).await.status, 201);
+    }
+    replica.put("a", "x:1", "text").await;
+    let unknown = replica.admin("POST", "/agents/a/hooks", Some(json!({"uris": ["t:1", "u:1"]}))).await;
+    assert_eq!(exact(&unknown), problem(400, "invalid_params", "uris: no such resource: u:1"));
+    let (id, secret) = hook(&replica, json!(["t:1", "h:1", "x:1"])).await;
+    let filter = json!({"resourceSubscriptions": ["t:1", "t:2", "h:1", "x:1"]});
+    let mut stream = listen(&replica, "a", &key, json!(1), filter).await;
+    assert_eq!(stream.next_summary().await, "notifications/subscriptions/acknowledged");
+    assert_eq!(Message::new("message-1").send(&replica, &id, &secret).await.status, 202);
+    let mut updates = [stream.next_summary().await, stream.next_summary().await];
+    updates.sort();
+    assert_eq!(updates, ["updated t:1", "updated x:1"]);
+    assert_eq!(stream.drain(std::time::Duration::from_millis(300)).await, Vec::<String>::new());
 }

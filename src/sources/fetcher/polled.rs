@@ -1,0 +1,83 @@
+//! Looks at content that is watched.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use content_source::{ChangeHint, Content, FetchError, Kind, Path, Tree, Validator};
+use futures_util::stream::BoxStream;
+use tokio::time::Instant;
+
+use super::{Fetcher, Inner, Kept, Key, Missed, Wanted};
+use crate::model::caller::Payer;
+use crate::model::fault::Fault;
+use crate::model::ids::ConnectionId;
+use crate::model::scope::Revision;
+
+/// Content from outside as it is now.
+#[derive(Debug)]
+pub struct Polled {
+    /// The contents; `None` if the source has no such content.
+    pub contents: Option<Arc<[Content]>>,
+    /// What it was fetched from, and at which revision of the connection.
+    pub source: (Kind, Revision),
+    /// How often content of the connection is polled.
+    pub every: Duration,
+    /// For how long it is answered from when it was fetched.
+    pub ttl: Duration,
+    key: Key,
+    kept: Arc<Kept>,
+}
+
+impl Polled {
+    /// What it is revalidated with.
+    pub fn validator(&self) -> Option<&Validator> {
+        self.kept.validator.as_ref()
+    }
+
+    /// When it was fetched or revalidated.
+    pub fn fetched(&self) -> Instant {
+        self.kept.checked
+    }
+}
+
+impl Fetcher {
+    /// Content from outside as it is now, within half of the connection's rate. What it is fetched for is in memory after it.
+    ///
+    /// # Errors
+    /// [`Missed::Fault`].
+    pub async fn poll(&self, wanted: Wanted) -> Result<Polled, Missed> {
+        let inner = &self.inner;
+        let Wanted { payer, tenant, agent, revision, connection, location, ttl, .. } = wanted;
+        let found = inner.connections.get(payer, connection).await.map_err(Missed::Fault)?;
+        let connection = found.ok_or(FetchError::NotAllowed)?;
+        connection.source(tenant)?;
+        let (uid, connected) = (connection.uid, connection.revision);
+        inner.gates.admit_poll((uid, connected), &connection.limits, tenant)?;
+        let key = Key { connection: uid, connected, tenant, agent, revision, location };
+        let known = inner.kept.peek(&key);
+        let kept = Inner::flight(inner, key.clone(), &connection, (known, None)).await?;
+        let (contents, ttl) = (kept.contents.clone(), ttl.unwrap_or(inner.ttl));
+        let source = (connection.kind, connection.revision);
+        Ok(Polled { contents, source, every: connection.limits.poll(), ttl, key, kept })
+    }
+
+    /// Keeps content that was found as that of the revision that made it known.
+    pub fn carry(&self, Polled { key, kept, .. }: Polled, revision: Revision) {
+        self.inner.keep(&Key { revision, ..key }, &kept);
+    }
+
+    /// Notifications of a connection that content below a path may have changed; `None` if it has none, or cannot be used.
+    ///
+    /// # Errors
+    /// [`Fault::StorageUnavailable`].
+    pub async fn hints(
+        &self,
+        payer: Payer,
+        connection: ConnectionId,
+        below: Path,
+    ) -> Result<Option<BoxStream<'static, ChangeHint>>, Fault> {
+        let found = self.inner.connections.get(payer, connection).await?;
+        let tree = Tree { path: below, reference: None };
+        Ok(found.and_then(|connection| connection.enabled_source().ok()?.watch(&tree)))
+    }
+}
