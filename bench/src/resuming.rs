@@ -320,13 +320,11 @@ mod tests {
     fn an_event_counts_until_the_next_change_of_its_resource() {
         let start = Instant::now();
         let second = |number: u64| start + Duration::from_secs(number);
-        let changes: Vec<Change> = (0..=RESOURCES as u64)
-            .map(|number| Change {
-                resource: number as usize % RESOURCES,
-                version: number + 1,
-                at: second(number),
-            })
-            .collect();
+        let change = |number: usize| {
+            let version = number as u64 + 1;
+            Change { resource: number % RESOURCES, version, at: second(number as u64) }
+        };
+        let changes: Vec<Change> = (0..=RESOURCES).map(change).collect();
         let event = |resource, at| Seen { resource, version: None, at: second(at) };
         let missed = |seen: &[Seen]| lost(&changes, seen, second(100));
         assert_eq!(missed(&[]), RESOURCES + 1);
