@@ -25,27 +25,34 @@ pub(super) struct Apply {
     /// Print what would be done, and change nothing.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    deletion: Deletion,
+    /// Set all secrets again; without it, those that are set stay as they are.
+    #[arg(long)]
+    secrets: bool,
+}
+
+/// What is deleted besides.
+#[derive(Args)]
+struct Deletion {
     /// Delete tenants, connections and agents that are not described, of the kinds that are described.
     #[arg(long)]
     prune: bool,
     /// Delete without asking.
     #[arg(long, requires = "prune")]
     yes: bool,
-    /// Set all secrets again; without it, those that are set stay as they are.
-    #[arg(long)]
-    secrets: bool,
 }
 
 impl Apply {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let admin = Admin::of(sources)?;
         let documents = Documents::read(&self.file)?;
-        let options = Options { prune: self.prune, secrets: self.secrets };
+        let options = Options { prune: self.deletion.prune, secrets: self.secrets };
         let plan = gateway::plan(&admin, &documents, options)?;
         if self.dry_run {
             return show(&admin, &documents, &plan);
         }
-        if !self.yes {
+        if !self.deletion.yes {
             confirm(&plan)?;
         }
         execute(&admin, &documents, &plan, sources)
@@ -142,18 +149,19 @@ fn confirm(plan: &Plan) -> Result<(), Failure> {
         return Ok(());
     }
     let named = plan.deletions.iter().take(MOST_NAMED).map(|(kind, id)| format!("{} {id}", kind.name()));
-    let mut names = named.collect::<Vec<_>>().join(", ");
+    let mut shown: Vec<_> = named.collect();
     if let Some(more @ 1..) = plan.deletions.len().checked_sub(MOST_NAMED) {
-        names.push_str(&format!(" and {more} more"));
+        shown.push(format!("{more} more"));
     }
+    let shown = shown.join(", ");
     let (input, mut output) = (io::stdin(), io::stderr());
     if !(input.is_terminal() && output.is_terminal()) {
         return Err(Failure::Usage(format!(
-            "--prune would delete {names}; use --yes, since nobody can be asked"
+            "--prune would delete {shown}; use --yes, since nobody can be asked"
         )));
     }
     let mut answer = String::new();
-    let asked = write!(output, "delete {names}, with all that belongs to them? [y/N] ")
+    let asked = write!(output, "delete {shown}, with all that belongs to them? [y/N] ")
         .and_then(|()| output.flush())
         .and_then(|()| input.lock().read_line(&mut answer));
     asked.map_err(|error| Failure::Input("standard input".to_owned(), error))?;
