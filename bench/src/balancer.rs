@@ -112,7 +112,7 @@ mod tests {
         for balancer in [Balancer::Nginx, Balancer::Haproxy] {
             let text = balancer.configuration(1, &[2, 3, 4], Path::new("/somewhere"));
             assert_eq!(text.matches("127.0.0.1:").count(), 4, "{text}");
-            assert!(!text.contains(":8094") && !text.contains("8080") && !text.contains(" /tmp"), "{text}");
+            assert!(!text.contains(":8094") && !text.contains("8080") && !text.contains(" /tmp/"), "{text}");
         }
     }
 
