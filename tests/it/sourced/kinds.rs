@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::upstream::{Upstream, tagged};
+use super::upstream::{Reply, Upstream, tagged};
 use crate::support::app::{Builder, Replica, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::events::listen;
@@ -36,6 +36,13 @@ fn git(directory: &Path, arguments: &[&str]) {
     command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
     let done = command.output().unwrap();
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// An object of a bucket.
+fn object(text: &str) -> Reply {
+    let modified = "Wed, 21 Oct 2015 07:28:00 GMT".to_owned();
+    let headers = vec![("etag", format!("\"{text}\"")), ("last-modified", modified)];
+    Reply::Answer(200, headers, text.as_bytes().to_vec())
 }
 
 impl Sources {
@@ -72,6 +79,12 @@ impl Sources {
             "file" => (json!({"root": self.path("docs")}), path),
             "git" => (json!({"url": self.path("repository")}), path),
             "http" => (json!({"baseUrl": self.upstream.url(), "allowNetworks": local}), path),
+            "s3" => {
+                let endpoint = self.upstream.url().trim_end_matches("/v1/").to_owned();
+                let settings = json!({"endpoint": endpoint, "bucket": "bucket", "pathStyle": true,
+                    "allowNetworks": local});
+                (settings, path)
+            }
             _ => {
                 let options = &self.proxy.options;
                 let (host, port) = (options.get_host(), options.get_port());
@@ -91,6 +104,7 @@ impl Sources {
         match kind {
             "file" => fs::write(self.path("docs/a.md"), text).unwrap(),
             "http" => self.upstream.answer("a.md", tagged(text, text)),
+            "s3" => self.upstream.answer_at("/bucket/a.md".to_owned(), object(text)),
             "git" => {
                 let repository = self.path("repository");
                 fs::write(repository.join("a.md"), text).unwrap();
@@ -126,12 +140,12 @@ async fn change_of_each_kind_is_notified_in_time_and_read_on_another_replica() {
     let builder = || Builder::new(&database).set("WAGGLE_SOURCES__FILE_ROOTS", &roots);
     let (first, second) = tokio::join!(builder().start(), builder().start());
     let key = first.acme("notes").await;
-    for kind in ["file", "git", "http", "sql"] {
+    for kind in ["file", "git", "http", "s3", "sql"] {
         sources.change(kind, "0").await;
         register(&sources, &first, kind).await;
     }
     second.caught_up().await;
-    for kind in ["file", "git", "http", "sql"] {
+    for kind in ["file", "git", "http", "s3", "sql"] {
         let uri = format!("test://{kind}");
         let filter = json!({"resourceSubscriptions": [uri]});
         let mut stream = listen(&first, "notes", &key, json!(1), filter).await;

@@ -66,7 +66,12 @@ impl Upstream {
 
     /// Answers a path below `/v1/`, with its query, from now on.
     pub(crate) fn answer(&self, path: &str, reply: Reply) {
-        self.state.lock().unwrap().replies.insert(format!("/v1/{path}"), reply);
+        self.answer_at(format!("/v1/{path}"), reply);
+    }
+
+    /// Answers a whole path from now on.
+    pub(crate) fn answer_at(&self, target: String, reply: Reply) {
+        self.state.lock().unwrap().replies.insert(target, reply);
     }
 
     /// The targets that were asked for since the last call, with their statuses.
