@@ -197,23 +197,20 @@ impl Target {
         reader: &mut EventReader,
         listener: &Listener,
     ) -> Result<TcpStream, Error> {
-        let request = match session {
-            Some(session) => {
-                let key = self.group.key(0);
-                let mut headers = vec![
-                    ("Accept", "text/event-stream"),
-                    ("MCP-Protocol-Version", Era::Legacy.version()),
-                    ("X-Agent-API-Key", &key),
-                    ("Mcp-Session-Id", session),
-                ];
-                headers.extend(reader.last_id.as_deref().map(|id| ("Last-Event-ID", id)));
-                http::request("GET", &cases::path(&self.group.agent(0)), self.port, &headers, None)
-            }
-            None => {
-                let uris: Vec<String> = (1..=RESOURCES).map(|nth| format!("x:{nth}")).collect();
-                let params = json!({ "notifications": { "resourceSubscriptions": uris } });
-                self.call("subscriptions/listen", params, Era::Modern, None)
-            }
+        let request = if let Some(session) = session {
+            let key = self.group.key(0);
+            let mut headers = vec![
+                ("Accept", "text/event-stream"),
+                ("MCP-Protocol-Version", Era::Legacy.version()),
+                ("X-Agent-API-Key", &key),
+                ("Mcp-Session-Id", session),
+            ];
+            headers.extend(reader.last_id.as_deref().map(|id| ("Last-Event-ID", id)));
+            http::request("GET", &cases::path(&self.group.agent(0)), self.port, &headers, None)
+        } else {
+            let uris: Vec<String> = (1..=RESOURCES).map(|nth| format!("x:{nth}")).collect();
+            let params = json!({ "notifications": { "resourceSubscriptions": uris } });
+            self.call("subscriptions/listen", params, Era::Modern, None)
         };
         let opening = async { Connection::open(self.port).await?.begin_stream(&request).await };
         let late = Error::TimedOut { server: "waggle", seconds: ANSWER.as_secs() };

@@ -214,6 +214,8 @@ fn hidden(view: &View, message: &ExplainMessage) -> Option<Fault> {
             let fault = || Fault::unknown("resource template", template);
             view.hides::<ResourceTemplate>(template).then(fault)
         }
+        Method::GetSkill => hidden_skill(view, text("/uri")?, "skill"),
+        Method::ReadDirectory => hidden_skill(view, text("/uri")?, "directory"),
         _ => None,
     }
 }
@@ -243,6 +245,11 @@ fn hidden_by_tool(view: &View, name: &str, message: &ExplainMessage) -> Option<F
 fn hidden_uri(view: &View, uri: &str) -> Option<Fault> {
     let uri = ResourceUri::parse(uri).ok()?;
     view.hides_uri(&uri).then_some(Fault::ResourceNotFound(uri))
+}
+
+fn hidden_skill(view: &View, uri: &str, what: &'static str) -> Option<Fault> {
+    let uri = ResourceUri::parse(uri).ok()?;
+    view.hides_skill(uri.as_str()).then_some(Fault::UnknownUri { what, uri })
 }
 
 fn hidden_prompt(view: &View, name: &str) -> Option<Fault> {

@@ -1,6 +1,6 @@
 //! `waggle context`: gateways with the keys that commands send to them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -51,7 +51,7 @@ enum Command {
         /// The URL of the gateway.
         #[arg(long, value_parser = PublicUrl::parse)]
         url: PublicUrl,
-        /// Where the key is: an environment variable (env:VARIABLE), a file (file:PATH), or standard input (-).
+        /// Where the key is: an environment variable (`env:VARIABLE`), a file (`file:PATH`), or standard input (-).
         #[arg(long, value_name = "SOURCE", default_value = "env:WAGGLE_KEY")]
         key_from: String,
     },
@@ -79,7 +79,7 @@ impl Context {
             Command::Add { name, url, key_from } => {
                 let name = name.to_string();
                 check_new(&stored, &name)?;
-                let cacert = sources.cacert.clone().map(absolute).transpose()?;
+                let cacert = sources.cacert.as_deref().map(absolute).transpose()?;
                 let key = key(&key_from, environment)?;
                 stored.contexts.insert(name.clone(), Stored { url: url.to_string(), key, cacert });
                 stored.current.get_or_insert_with(|| name.clone());
@@ -112,8 +112,8 @@ fn check_new(stored: &Contexts, name: &str) -> Result<(), Failure> {
 }
 
 /// A path that means the same file everywhere.
-fn absolute(path: PathBuf) -> Result<PathBuf, Failure> {
-    std::path::absolute(&path).map_err(|error| Failure::Input(path.display().to_string(), error))
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(|error| Failure::Input(path.display().to_string(), error))
 }
 
 /// The key of a source. As an argument, other users of the machine could see it.

@@ -1,4 +1,4 @@
-//! Content from outside, fetched at most once at a time and kept for as long as its definition allows.
+//! Content from outside, fetched at most once at a time (single flight) and kept for as long as its definition allows.
 
 mod polled;
 mod probe;

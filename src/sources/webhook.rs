@@ -1,4 +1,4 @@
-//! The signatures of inbound webhooks, as Standard Webhooks 1.0.0 defines them.
+//! Webhook signatures: those of inbound webhooks, as Standard Webhooks 1.0.0 defines them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

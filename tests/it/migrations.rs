@@ -75,7 +75,7 @@ fn faults(statement: &str, concurrent: bool, new: &dyn Fn(&str) -> bool) -> Vec<
         statement.strip_prefix("create unique index ").or(statement.strip_prefix("create index "))
     {
         let table = rest.split(" on ").nth(1).and_then(|on| on.split([' ', '(']).next()).unwrap_or_default();
-        add(Fault::Scan, !new(table) && !(concurrent && rest.starts_with("concurrently ")));
+        add(Fault::Scan, !(new(table) || concurrent && rest.starts_with("concurrently ")));
     }
     let Some(rest) = statement.strip_prefix("alter table ") else { return found };
     let mut words = rest.split(' ').skip_while(|word| ["only", "if", "exists"].contains(word));

@@ -132,6 +132,10 @@ async fn explain_names_labels() {
     agent.template("y:{v}", "t", &["team"]).await;
     let tools = json!({"tools": ["resources", "prompts", "prompt_tools"]});
     assert_eq!(agent.replica.admin("PATCH", "/agents/a", Some(tools)).await.status, 200);
+    let text = "---\nname: refunds\ndescription: How to refund.\n---\n";
+    let skill = json!({"labels": ["team"], "files": [{"path": "SKILL.md", "text": text}]});
+    let put = agent.replica.admin("PUT", "/agents/a/skills?path=acme/refunds", Some(skill)).await;
+    assert_eq!(put.status, 201, "{}", put.text());
     let (none, _) = key(&agent.replica, json!({})).await;
     let (team, _) = key(&agent.replica, json!({"labels": ["team"]})).await;
     let explain = async |id: &str, method: &str, params: Value| {
@@ -148,6 +152,18 @@ async fn explain_names_labels() {
             json!({"ref": {"type": "ref/resource", "uri": "y:{v}"}}),
             "invalid_params",
             "unknown resource template: y:{v}",
+        ),
+        (
+            "skills/get",
+            json!({"uri": "skill://acme/refunds/SKILL.md"}),
+            "invalid_params",
+            "unknown skill: skill://acme/refunds/SKILL.md",
+        ),
+        (
+            "resources/directory/read",
+            json!({"uri": "skill://acme"}),
+            "invalid_params",
+            "unknown directory: skill://acme",
         ),
         ("tools/call", json!({"name": "secret"}), "invalid_params", "unknown tool: secret"),
         (
