@@ -60,14 +60,18 @@ struct NamesView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     skills: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    mounts: Vec<String>,
 }
 
 impl From<ByKind<Keys>> for NamesView {
     fn from(keys: ByKind<Keys>) -> Self {
-        let ByKind { resources, templates, prompts, skills } = keys;
-        let count = resources.len() + templates.len() + prompts.len() + skills.len();
+        let ByKind { resources, templates, prompts, skills, mounts } = keys;
+        let count = resources.len() + templates.len() + prompts.len() + skills.len() + mounts.len();
         let path = |root: String| SkillRoot::parse(&root).map_or(root, |root| root.path());
-        Self { count, resources, templates, prompts, skills: skills.into_iter().map(path).collect() }
+        let skills = skills.into_iter().map(path).collect();
+        Self { count, resources, templates, prompts, skills, mounts }
     }
 }
 

@@ -19,6 +19,7 @@ mod hooks;
 mod keys;
 mod limits;
 mod manifest;
+mod mounts;
 mod openapi;
 mod page;
 mod prompts;
@@ -85,6 +86,8 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(templates::list_or_read, templates::write, templates::remove))
         .routes(routes!(skills::list_or_read, skills::write, skills::remove))
         .routes(routes!(skills::read_file, skills::write_file, skills::remove_file))
+        .routes(routes!(mounts::list))
+        .routes(routes!(mounts::read, mounts::write, mounts::remove))
         .routes(routes!(prompts::list))
         .routes(routes!(prompts::read, prompts::write, prompts::remove))
         .routes(routes!(manifest::show, manifest::apply))

@@ -37,6 +37,7 @@ const DOCUMENT: &str = "/admin/openapi.json";
         (name = "Templates", description = "Bodies for all URIs that match a template, rendered on read."),
         (name = "Prompts", description = "Messages that are rendered with a client's arguments."),
         (name = "Skills", description = "Folders of instructions that clients list and read by URI."),
+        (name = "Mounts", description = "Trees of connections whose files are resources."),
         (name = "Hooks", description = "Signed requests from outside, after which resources count as changed."),
         (name = "Manifests", description = "The whole catalog of an agent as one document."),
         (name = "Audit", description = "The audit log."),

@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Admin, AuditReader, LimitBounds, ManifestLimits};
 use crate::audit::RunningAudit;
+use crate::catalog::mounts::MountScanner;
 use crate::catalog::watch::Watcher;
 use crate::config::Settings;
 use crate::feed::Feed;
@@ -137,6 +138,8 @@ async fn build(
     let leases = Arc::new(Leases::new(store.clone(), listeners.instance));
     let watcher = Watcher::new(Arc::clone(&over_database.catalog), subscriptions, Arc::clone(&leases));
     background.tasks.spawn(watcher.run(background.stop.clone()));
+    let scanner = MountScanner::new(Arc::clone(&over_database.catalog), Arc::clone(&leases));
+    background.tasks.spawn(scanner.run(background.stop.clone()));
     let stop = background.stop.clone();
     background.tasks.spawn({
         let leases = Arc::clone(&leases);

@@ -89,6 +89,8 @@ pub(super) fn catalog_limits(settings: &Settings) -> CatalogLimits {
         resources_per_agent: settings.limits.resources_per_agent as usize,
         templates_per_agent: settings.limits.templates_per_agent as usize,
         prompts_per_agent: settings.limits.prompts_per_agent as usize,
+        mounts_per_agent: settings.limits.mounts_per_agent as usize,
+        mount_entries: settings.limits.mount_entries as usize,
         skill: skill_limits(settings),
         embedded_bytes: settings.limits.content_bytes,
         rendering: RendererLimits {

@@ -64,6 +64,15 @@ pub trait Registered: Table + Member {
         new: &Self::New,
     ) -> impl Future<Output = Result<(), Fault>> + Send;
 
+    /// Checks that a definition can be added or replaced beside the others of the agent.
+    fn check_placed(
+        _write: &mut Write,
+        _target: &Target,
+        _new: &Self::New,
+    ) -> impl Future<Output = Result<(), Fault>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// Adds to the number of definitions of the agent, if that is stored.
     ///
     /// # Errors
@@ -195,6 +204,7 @@ impl Catalog {
         if old.is_none() {
             K::add(self, write, target, new).await?;
         }
+        K::check_placed(write, target, new).await?;
         if let Some(old) = old {
             match growth(old.places(), K::places_of(new)) {
                 0 => {}

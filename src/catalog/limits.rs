@@ -13,6 +13,10 @@ pub struct CatalogLimits {
     pub templates_per_agent: usize,
     /// The maximum number of prompts of one agent.
     pub prompts_per_agent: usize,
+    /// The maximum number of mounts of one agent.
+    pub mounts_per_agent: usize,
+    /// The maximum number of files that one mount lists.
+    pub mount_entries: usize,
     /// The maximum number of files of one skill, and of their bytes.
     pub skill: ::skill::Limits,
     /// The maximum total bytes of the registered resources that one prompt embeds in an answer.

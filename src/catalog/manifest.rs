@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::Catalog;
 use super::definitions::Registered;
+use super::mounts::check_uris;
 use super::plan::Plan;
 pub use super::plan::{Applied, Keys, Wanted};
 use super::skill_placement::check_apart;
@@ -23,6 +24,7 @@ use crate::model::definition::DefinitionKind;
 use crate::model::fault::{Fault, shortened};
 use crate::model::ids::{AgentRef, TenantId};
 use crate::model::kinds::{ByKind, Member, by_kind, each_kind};
+use crate::model::mount::Mount;
 use crate::model::precondition::Precondition;
 use crate::model::resource::Resource;
 use crate::model::scope::{Revision, Scope};
@@ -90,7 +92,7 @@ impl Catalog {
                     .transact(Scope::from(agent.uid), &audited, async |write| {
                         let (target, stored) = Target::lock_all(write, agent).await?;
                         condition.check(Some(target.present()))?;
-                        check_skills(&stored, &wanted)?;
+                        check_placed(&stored, &wanted)?;
                         let plan = Plan::new(&stored, &wanted);
                         catalog.carry_out(write, &target, &plan).await?;
                         let changed = write.has_changes();
@@ -120,7 +122,7 @@ impl Catalog {
         let stored = self.stored(&mut view, agent).await?;
         view.end().await?;
         condition.check(Some(revision))?;
-        check_skills(&stored, wanted)?;
+        check_placed(&stored, wanted)?;
         Ok(Plan::new(&stored, wanted).applied(revision))
     }
 
@@ -228,8 +230,9 @@ fn listed<K: Member>(wanted: &NewManifest) -> &[K::New] {
     K::of(wanted).as_deref().unwrap_or_default()
 }
 
-/// Checks that skills and resources are apart once a manifest is applied.
-fn check_skills(stored: &ByKind<Stored>, wanted: &NewManifest) -> Result<(), Fault> {
+/// Checks that skills and resources are apart once a manifest is applied, and that mounts have different URIs.
+fn check_placed(stored: &ByKind<Stored>, wanted: &NewManifest) -> Result<(), Fault> {
+    check_uris(listed::<Mount>(wanted))?;
     let resources = listed::<Resource>(wanted).iter().map(|new| new.uri.as_str());
     match &wanted.skills {
         Some(skills) => check_apart(skills.iter().map(|new| &new.root), resources),

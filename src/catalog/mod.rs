@@ -11,6 +11,7 @@ pub mod definitions;
 mod follower;
 mod limits;
 pub mod manifest;
+pub mod mounts;
 mod outside;
 mod plan;
 mod prefix_index;

@@ -13,7 +13,7 @@ use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentRef, ConnectionId, ResourceUri, TenantId};
 use crate::model::place::{SourcePlace, unknown_connection};
-use crate::model::resource::{Definition, PartKind, parse_mime};
+use crate::model::resource::{Definition, PartKind, Resource, parse_mime};
 use crate::model::scope::Revision;
 use crate::sources::{Missed, Outside, Wanted};
 
@@ -52,11 +52,8 @@ impl Answering {
 
     pub(super) fn sourced(&self) -> Option<Sourced<'_>> {
         match self {
-            Self::Registered(resource, is_touched) => {
-                let (definition, revision) = (&resource.definition, resource.revision);
-                let source = resource.source.as_deref()?;
-                Some(Sourced { definition, revision, source, values: &[], is_touched: *is_touched })
-            }
+            Self::Registered(resource, is_touched) => Sourced::of(resource, *is_touched),
+            Self::Mounted(resource) => Sourced::of(resource, false),
             Self::Rendered(found, is_touched) => {
                 let template = &found.template;
                 let (definition, revision) = (&template.definition, found.revision);
@@ -65,6 +62,14 @@ impl Answering {
                 Some(Sourced { definition, revision, source, values, is_touched: *is_touched })
             }
         }
+    }
+}
+
+impl<'a> Sourced<'a> {
+    fn of(resource: &'a Resource, is_touched: bool) -> Option<Self> {
+        let (definition, revision) = (&resource.definition, resource.revision);
+        let source = resource.source.as_deref()?;
+        Some(Self { definition, revision, source, values: &[], is_touched })
     }
 }
 

@@ -133,7 +133,9 @@ impl Catalog {
                 return self.outside(caller, uri, &sourced, before_wait).boxed().await;
             }
             let contents = match &answering {
-                Answering::Registered(resource, _) => self.registered(caller, resource).await?,
+                Answering::Registered(resource, _) | Answering::Mounted(resource) => {
+                    self.registered(caller, resource).await?
+                }
                 Answering::Rendered(found, _) => self.rendered(caller, uri, found).await?,
             };
             match contents {

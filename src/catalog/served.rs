@@ -119,11 +119,20 @@ fn answered_anew(
     changes: &[Change],
     uris: &[ResourceUri],
 ) -> Option<Vec<(Revision, ResourceUri)>> {
-    let templates = by_template(changes)?;
+    let (of_mounts, changes): (Vec<_>, Vec<_>) =
+        changes.iter().cloned().partition(|change| change.kind == ChangeKind::MountServed);
+    let templates = by_template(&changes)?;
     let index = PrefixIndex::new(templates.iter().map(|changed| changed.template.literal_prefix()));
     let mut left = MOST_COMPARISONS;
     let mut found = Vec::new();
     for uri in uris.iter().filter(|uri| view.get::<Resource>(uri.as_str()).is_none()) {
+        left = left.checked_sub(1 + of_mounts.len())?;
+        let mounts = of_mounts.iter().filter(|change| uri.as_str().starts_with(&change.subject));
+        found.extend(mounts.map(|change| (change.revision, uri.clone())));
+        // A file of a mount goes before templates.
+        if !templates.is_empty() && view.mounted(uri.as_str()).is_some() {
+            continue;
+        }
         left = left.checked_sub(1 + index.count(uri.as_str(), None))?;
         let mut matching = index
             .candidates(uri.as_str(), None)

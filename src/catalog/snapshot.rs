@@ -2,8 +2,10 @@
 //! a [`view`] of one.
 
 mod labelled_map;
+mod mounts;
 mod skills;
 mod touched;
+mod trees;
 pub mod view;
 
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use tokio::sync::Mutex;
 
 use self::labelled_map::LabelledMap;
 use self::touched::Touched;
+use self::trees::Trees;
 use super::template_set::Templates;
 use crate::cache::{Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
@@ -26,6 +29,7 @@ use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::agent_state::{AgentState, Stored};
+use crate::store::mounts::StoredEntry;
 use crate::store::{Store, StoreError};
 
 /// The maximum number of changes to patch; a snapshot further behind is loaded again.
@@ -59,6 +63,8 @@ struct Definitions {
     all: ByKind<InMemory>,
     /// The resource templates, indexed for matching.
     templates: Templates,
+    /// The files of the mounts.
+    trees: Trees,
     /// Whether a definition has labels.
     has_labels: bool,
 }
@@ -72,21 +78,22 @@ impl Family for InMemory {
 }
 
 impl Definitions {
-    fn new(mut stored: ByKind<Stored>) -> Self {
+    fn new(mut stored: ByKind<Stored>, entries: Vec<StoredEntry>) -> Self {
         let all = by_kind!(InMemory, K => LabelledMap::new(std::mem::take(K::of_mut(&mut stored))));
-        Self::indexed(all, None)
+        let trees = Trees::default().after(&all.mounts, &[], entries);
+        Self::indexed(all, None, trees)
     }
 
     /// With the index of templates, unless these differ.
-    fn indexed(all: ByKind<InMemory>, templates: Option<Templates>) -> Self {
+    fn indexed(all: ByKind<InMemory>, templates: Option<Templates>, trees: Trees) -> Self {
         let templates = templates.unwrap_or_else(|| Templates::new(all.templates.values()));
         let mut has_labels = false;
         each_kind!(K => has_labels |= K::of(&all).has_labels());
-        Self { all, templates, has_labels }
+        Self { all, templates, trees, has_labels }
     }
 
     fn memory(&self) -> usize {
-        let mut memory = self.templates.memory();
+        let mut memory = self.templates.memory() + self.trees.memory();
         each_kind!(K => memory += K::of(&self.all).memory());
         memory
     }
@@ -202,8 +209,8 @@ impl AgentCell {
             }
         }
         let state = store.agent_state(self.agent, sources).await?;
-        Ok(state.map(|AgentState { head, description, definitions, .. }| {
-            let definitions = Definitions::new(definitions);
+        Ok(state.map(|AgentState { head, description, definitions, entries, .. }| {
+            let definitions = Definitions::new(definitions, entries);
             let touched = || Touched::all_at(head.revision);
             let changed = (Changed::all_at(head.revision), [touched(), touched()]);
             self.at(head.revision, description, definitions, changed)
@@ -212,14 +219,16 @@ impl AgentCell {
 
     /// The old snapshot with the changes since.
     fn patched(&self, old: &AgentSnapshot, state: AgentState) -> AgentSnapshot {
-        let AgentState { head, description, changes, mut definitions } = state;
+        let AgentState { head, description, changes, mut definitions, entries } = state;
         let mut all = old.definitions.all.clone();
         each_kind!(K => {
             let now = std::mem::take(K::of_mut(&mut definitions));
             replace::<K>(K::of_mut(&mut all), &changes, now);
         });
         let matched = changes.iter().any(|change| change.kind.is_of_template());
-        let definitions = Definitions::indexed(all, (!matched).then(|| old.definitions.templates.clone()));
+        let trees = old.definitions.trees.after(&all.mounts, &changes, entries);
+        let templates = (!matched).then(|| old.definitions.templates.clone());
+        let definitions = Definitions::indexed(all, templates, trees);
         let is_registered = |uri: &str| definitions.all.resources.get(uri).is_some();
         let touched = old.touched.after(&changes, is_registered);
         let touched_resources = old.touched_resources.after(&changes, |uri| !is_registered(uri));

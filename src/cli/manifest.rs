@@ -19,11 +19,12 @@ use crate::model::ids::Slug;
 const MOST_NAMED: usize = 20;
 
 /// The lists of a manifest, the kinds of their items and the members with their keys.
-const LISTS: [(&str, &str, &str); 4] = [
+const LISTS: [(&str, &str, &str); 5] = [
     ("resources", "resource", "uri"),
     ("templates", "template", "uriTemplate"),
     ("prompts", "prompt", "name"),
     ("skills", "skill", "path"),
+    ("mounts", "mount", "name"),
 ];
 
 /// What the gateway changed, or would change.

@@ -30,6 +30,7 @@ mod key;
 mod man;
 mod manifest;
 mod migrate;
+mod mount;
 mod object;
 mod openapi;
 mod output;
@@ -101,6 +102,8 @@ enum Command {
     /// Push folders as skills of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
     #[command(subcommand)]
     Skill(skill::Skill),
+    /// Mount trees of connections as resources of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    Mount(mount::Mount),
     /// Make a gateway as files describe it, and agents' catalogs equal to manifests; `WAGGLE_URL` and `WAGGLE_KEY` name the
     /// gateway and the key.
     Apply(apply::Apply),
@@ -144,6 +147,7 @@ impl Command {
                 | Self::Template(_)
                 | Self::Prompt(_)
                 | Self::Skill(_)
+                | Self::Mount(_)
                 | Self::Apply(_)
                 | Self::Diff(_)
                 | Self::Export(_)
@@ -259,6 +263,7 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Template(command) => command.run(&sources),
         Command::Prompt(command) => command.run(&sources),
         Command::Skill(command) => command.run(&sources),
+        Command::Mount(command) => command.run(&sources),
         Command::Apply(command) => command.run(&sources),
         Command::Diff(command) => return output::difference(command.run(&sources)),
         Command::Export(command) => command.run(&sources),

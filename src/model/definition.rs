@@ -1,4 +1,4 @@
-//! The trait of all kinds of definitions: resources, resource templates, prompts and skills.
+//! The trait of all kinds of definitions: resources, resource templates, prompts, skills and mounts.
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -1,6 +1,7 @@
 //! The list of all kinds of definitions.
 
 use super::definition::DefinitionKind;
+use super::mount::Mount;
 use super::prompt::Prompt;
 use super::resource::Resource;
 use super::skill::Skill;
@@ -58,6 +59,8 @@ kinds! {
     prompts: Prompt,
     /// Of skills.
     skills: Skill,
+    /// Of mounts.
+    mounts: Mount,
 }
 
 /// Evaluates an expression for each kind, one after the other, with `K` as the kind: `by_kind!(Lists, K => Vec::<K>::new())`
@@ -79,6 +82,10 @@ macro_rules! by_kind {
             },
             skills: {
                 type $k = $crate::model::skill::Skill;
+                $value
+            },
+            mounts: {
+                type $k = $crate::model::mount::Mount;
                 $value
             },
         }

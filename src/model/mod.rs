@@ -24,6 +24,7 @@ pub mod label;
 pub mod limits;
 pub mod message;
 pub mod method;
+pub mod mount;
 pub mod place;
 pub mod precondition;
 pub mod prompt;

@@ -13,7 +13,7 @@ use super::fault::{Fault, shortened};
 use super::ids::{ConnectionId, Slug};
 
 /// The maximum of `ttlMs` and `staleMs`: a day.
-const MOST_MILLIS: u32 = 86_400_000;
+pub const MOST_MILLIS: u32 = 86_400_000;
 
 /// Where content is, as it is written: either `path` or `statement`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

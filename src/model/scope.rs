@@ -152,6 +152,20 @@ kinds! {
     SkillChanged = "skill_changed",
     /// Agent scope: a file of a skill was added, removed or changed, or its labels. Subject: its URI.
     SkillFile = "skill_file",
+    /// Agent scope: a mount was added. Subject: its name.
+    MountAdded = "mount_added",
+    /// Agent scope: a mount was removed. Subject: its name.
+    MountRemoved = "mount_removed",
+    /// Agent scope: a mount changed. Subject: its name.
+    MountDefined = "mount_defined",
+    /// Agent scope: what is below the URI of a mount may be served by something else. Subject: the URI.
+    MountServed = "mount_served",
+    /// Agent scope: a file of a mount appeared. Subject: the name of the mount, a space, and the URI of the file.
+    EntryAdded = "entry_added",
+    /// Agent scope: a file of a mount vanished. Subject: as of one that appeared.
+    EntryRemoved = "entry_removed",
+    /// Agent scope: a file of a mount changed. Subject: as of one that appeared.
+    EntryChanged = "entry_changed",
     /// Connections scope: a connection was created, changed or deleted. Subject: the connection's UUID.
     Connection = "connection",
     /// Connections scope: the secrets of a connection were encrypted under another key and are the same. Subject: the
@@ -199,9 +213,19 @@ impl ChangeKind {
         matches!(self, Self::SkillAdded | Self::SkillRemoved | Self::SkillChanged)
     }
 
-    /// Whether the list of resources changed, which shows sizes and times, and each `SKILL.md`.
+    /// Whether a mount was changed.
+    pub fn is_of_mount(self) -> bool {
+        matches!(self, Self::MountAdded | Self::MountRemoved | Self::MountDefined)
+    }
+
+    /// Whether a file of a mount was changed.
+    pub fn is_of_entry(self) -> bool {
+        matches!(self, Self::EntryAdded | Self::EntryRemoved | Self::EntryChanged)
+    }
+
+    /// Whether the list of resources changed, which shows sizes and times, each `SKILL.md` and the files of mounts.
     pub fn relists_resources(self) -> bool {
-        self.is_of_resource() || self.is_of_skill()
+        self.is_of_resource() || self.is_of_skill() || self.is_of_mount() || self.is_of_entry()
     }
 
     /// Whether a resource template was changed.

@@ -2,6 +2,7 @@
 
 mod polled;
 mod probe;
+mod scan;
 mod stored;
 
 use std::collections::HashMap;

@@ -6,6 +6,7 @@
 use futures_util::TryStreamExt;
 
 use super::definitions::Table;
+use super::mounts::StoredEntry;
 use super::snapshot::Head;
 use super::tagged_rows::{Source, TaggedRow, TaggedRows};
 use super::write::Write;
@@ -14,6 +15,7 @@ use crate::model::agent::AgentDescription;
 use crate::model::definition::DefinitionKind;
 use crate::model::ids::AgentRef;
 use crate::model::kinds::{ByKind, Family, by_kind};
+use crate::model::mount::Mount;
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
@@ -32,6 +34,8 @@ pub struct AgentState {
     pub changes: Vec<Change>,
     /// Its definitions in byte order of their keys: all, or those that the changes concern and that still exist.
     pub definitions: ByKind<Stored>,
+    /// The files of its mounts: all, or those that the changes concern and that are still there.
+    pub entries: Vec<StoredEntry>,
 }
 
 /// Registered definitions, in byte order of their keys.
@@ -47,7 +51,8 @@ impl Family for Stored {
 macro_rules! agent_rows {
     (
         ($recent:literal, $changes:literal),
-        ($resources:literal, $parts:literal, $templates:literal, $prompts:literal, $skills:literal),
+        ($resources:literal, $parts:literal, $templates:literal, $prompts:literal, $skills:literal,
+         $mounts:literal, $entries:literal),
         $($argument:expr),* $(,)?
     ) => {
         sqlx::query_as!(
@@ -72,7 +77,12 @@ macro_rules! agent_rows {
              from prompts d where " + $prompts
             + " union all select 7, d.root, null, null, d.frontmatter, null, null, null, \
              null, nullif(d.labels, '{}'), d.files, null, null, null, d.revision, null, d.last_modified \
-             from skills d where " + $skills,
+             from skills d where " + $skills
+            + " union all select 8, d.name, d.uri, null, null, null, d.annotations, null, \
+             d.ages, nullif(d.labels, '{}'), d.place, d.connection::text || ' ' || d.tree, null, null, \
+             d.revision, null, null from mounts d where " + $mounts
+            + " union all select 9, d.path, null, null, null, null, null, null, null, null, null, d.tree::text, \
+             d.validator, null, d.revision, d.size, d.modified from mount_entries d where " + $entries,
             $($argument),*
         )
     };
@@ -108,7 +118,10 @@ impl Store {
                         "d.tenant = $1 and d.agent = $2",
                         "d.tenant = $1 and d.agent = $2",
                         "d.tenant = $1 and d.agent = $2",
-                        "d.tenant = $1 and d.agent = $2"
+                        "d.tenant = $1 and d.agent = $2",
+                        "d.tenant = $1 and d.agent = $2",
+                        "d.tenant = $1 and d.agent = $2 and d.tree in (select m.tree from mounts m \
+                         where m.tenant = $1 and m.agent = $2)"
                     ),
                     agent.tenant.0,
                     agent.uid.0,
@@ -150,7 +163,11 @@ impl Store {
                         "(d.tenant, d.agent, d.name) in (select $1::uuid, $2::uuid, c.subject from recent c \
                          where c.kind = any($7) offset 0)",
                         "(d.tenant, d.agent, d.root) in (select $1::uuid, $2::uuid, c.subject from recent c \
-                         where c.kind = any($8) offset 0)"
+                         where c.kind = any($8) offset 0)",
+                        "(d.tenant, d.agent, d.name) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($9) offset 0)",
+                        "(d.tenant, d.agent, d.revision) in (select $1::uuid, $2::uuid, c.revision from recent c \
+                         where c.kind = any($10) offset 0)"
                     ),
                     agent.tenant.0,
                     agent.uid.0,
@@ -160,6 +177,8 @@ impl Store {
                     &kinds_of::<ResourceTemplate>() as &[&str],
                     &kinds_of::<Prompt>() as &[&str],
                     &kinds_of::<Skill>() as &[&str],
+                    &kinds_of::<Mount>() as &[&str],
+                    &kinds(ChangeKind::is_of_entry) as &[&str],
                 );
                 collect!(rows.fetch(connection), sources)
             })
@@ -226,7 +245,9 @@ impl Write {
                                 "d.tenant = $1 and d.agent = $2",
                                 "d.tenant = $1 and d.agent = $2",
                                 "d.tenant = $1 and d.agent = $2",
-                                "d.tenant = $1 and d.agent = $2"
+                                "d.tenant = $1 and d.agent = $2",
+                                "d.tenant = $1 and d.agent = $2",
+                                "false"
                             ),
                             agent.tenant.0,
                             agent.uid.0,
@@ -240,7 +261,9 @@ impl Write {
                             "$4::integer = 2 and (d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
                             "$4::integer = 4 and (d.tenant, d.agent, d.uri_template) = ($1, $2, $3::text)",
                             "$4::integer = 5 and (d.tenant, d.agent, d.name) = ($1, $2, $3::text)",
-                            "$4::integer = 7 and (d.tenant, d.agent, d.root) = ($1, $2, $3::text)"
+                            "$4::integer = 7 and (d.tenant, d.agent, d.root) = ($1, $2, $3::text)",
+                            "$4::integer = 8 and (d.tenant, d.agent, d.name) = ($1, $2, $3::text)",
+                            "false"
                         ),
                         agent.tenant.0,
                         agent.uid.0,
@@ -267,8 +290,11 @@ impl Write {
 
 /// The kinds of changes that concern a kind of definition.
 fn kinds_of<K: DefinitionKind>() -> Vec<&'static str> {
-    let kinds = ChangeKind::ALL.iter().filter(|kind| (K::IS_CHANGED_BY)(**kind));
-    kinds.map(|kind| kind.as_str()).collect()
+    kinds(K::IS_CHANGED_BY)
+}
+
+fn kinds(is_of: fn(ChangeKind) -> bool) -> Vec<&'static str> {
+    ChangeKind::ALL.iter().filter(|kind| is_of(**kind)).map(|kind| kind.as_str()).collect()
 }
 
 impl AgentState {
@@ -277,6 +303,7 @@ impl AgentState {
         let Some((head, description)) = rows.take_agent()? else { return Ok(None) };
         let changes = rows.take_changes()?;
         let definitions = by_kind!(Stored, K => K::of_rows(&mut rows)?);
-        Ok(Some(Self { head, description, changes, definitions }))
+        let entries = StoredEntry::of_rows(&mut rows)?;
+        Ok(Some(Self { head, description, changes, definitions, entries }))
     }
 }

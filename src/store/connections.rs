@@ -287,6 +287,9 @@ impl Write {
             "with gone as (select tenant, uid from agents where deleted_at is not null),
             resources as (
                 delete from resources d using gone where d.connection = $1 and (d.tenant, d.agent) = (gone.tenant, gone.uid)
+            ),
+            mounts as (
+                delete from mounts d using gone where d.connection = $1 and (d.tenant, d.agent) = (gone.tenant, gone.uid)
             )
             delete from templates d using gone where d.connection = $1 and (d.tenant, d.agent) = (gone.tenant, gone.uid)",
             uid.0

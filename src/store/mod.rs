@@ -25,6 +25,8 @@ pub mod keys;
 mod lease;
 pub mod leases;
 pub mod migrate;
+pub mod mount_entries;
+pub mod mounts;
 pub mod notify;
 pub mod prompts;
 pub mod prune;

@@ -13,6 +13,7 @@ impl Store {
     pub async fn purge(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         Ok(self.purge_contents(before).await?
             | self.purge_sessions(before).await?
+            | self.purge_tree().await?
             | self.purge_agent(before).await?
             | self.purge_tenant(before).await?
             | self.purge_found_contents(BATCH).await?)
@@ -157,13 +158,24 @@ impl Store {
                             select root from skills where tenant = $1 and agent = $2 limit $3
                         ) returning 1
                     ),
+                    gone_mounts as (
+                        delete from mounts where tenant = $1 and agent = $2 and name in (
+                            select name from mounts where tenant = $1 and agent = $2 limit $3
+                        ) returning 1
+                    ),
+                    gone_entries as (
+                        delete from mount_entries where tenant = $1 and agent = $2 and (tree, path) in (
+                            select tree, path from mount_entries where tenant = $1 and agent = $2 limit $3
+                        ) returning 1
+                    ),
                     gone_resources as (
                         delete from resources where tenant = $1 and agent = $2 and uri in (
                             select uri from resources where tenant = $1 and agent = $2 limit $3
                         ) returning 1
                     )
                     select exists (select from gone_templates) or exists (select from gone_prompts)
-                        or exists (select from gone_skills) or exists (select from gone_resources) as "any!""#,
+                        or exists (select from gone_skills) or exists (select from gone_resources)
+                        or exists (select from gone_mounts) or exists (select from gone_entries) as "any!""#,
                 tenant,
                 agent,
                 BATCH,
@@ -172,6 +184,33 @@ impl Store {
             .await
         })
         .await
+    }
+
+    /// Purges a batch of what a mount listed that is gone or lists something else.
+    async fn purge_tree(&self) -> Result<bool, StoreError> {
+        let done = self
+            .run(async |connection| {
+                sqlx::query!(
+                    "with gone as (select tenant, agent, tree from gone_trees limit 1 for update skip locked),
+                    entries as (
+                        delete from mount_entries where (tenant, agent, tree, path) in (
+                            select e.tenant, e.agent, e.tree, e.path from mount_entries e join gone
+                            on (e.tenant, e.agent, e.tree) = (gone.tenant, gone.agent, gone.tree) limit $1
+                        ) returning 1
+                    ),
+                    trees as (
+                        delete from gone_trees t using gone
+                        where (t.tenant, t.agent, t.tree) = (gone.tenant, gone.agent, gone.tree)
+                        and not exists (select from entries) returning 1
+                    )
+                    select from gone",
+                    BATCH,
+                )
+                .execute(connection)
+                .await
+            })
+            .await?;
+        Ok(done.rows_affected() > 0)
     }
 
     /// Purges the rows of one deleted tenant, once its agents are purged.

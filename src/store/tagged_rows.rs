@@ -29,6 +29,10 @@ pub enum Source {
     LockedHead = 6,
     /// A skill.
     Skill = 7,
+    /// A mount.
+    Mount = 8,
+    /// A file of a mount.
+    Entry = 9,
 }
 
 /// A row of any of the tables. Which columns are set depends on its [`Source`].
@@ -48,12 +52,13 @@ pub(super) struct TaggedRow {
     pub(super) labels: Option<Vec<String>>,
     /// Members that are stored as one JSON text.
     pub(super) json: Option<String>,
-    /// The kind of a change or content, or the place of a template's content.
+    /// The kind of a change or content, the place of a template's content, or the connection and the tree of a mount.
     pub(super) kind: Option<String>,
     pub(super) hash: Option<Vec<u8>>,
     pub(super) ordinal: Option<i32>,
     /// A revision, or the size of a content.
     pub(super) number: Option<i64>,
+    /// The floor of the agent's scope, or the size of a file of a mount.
     pub(super) floor: Option<i64>,
     pub(super) last_modified: Option<OffsetDateTime>,
 }

@@ -34,6 +34,7 @@ mod limits;
 #[cfg(target_os = "linux")]
 mod memory;
 mod migrations;
+mod mounts;
 mod openapi;
 mod operations;
 mod privileges;

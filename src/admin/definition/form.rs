@@ -56,6 +56,14 @@ pub(crate) trait Form: Registered {
     /// # Errors
     /// [`Fault::Internal`] if the stored contents cannot be parsed.
     fn whole(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<Self::View, Fault>;
+
+    /// The definition as it is in a manifest.
+    ///
+    /// # Errors
+    /// Those of [`whole`](Self::whole).
+    fn exported(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<Self::View, Fault> {
+        self.whole(bytes)
+    }
 }
 
 /// The bytes of a content.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::form::{ContentLimits, Form};
+use crate::admin::mounts::{MountInput, MountView};
 use crate::admin::prompts::{PromptInput, PromptView};
 use crate::admin::resources::{ResourceInput, ResourceView};
 use crate::admin::skills::{SkillInput, SkillView};
@@ -16,6 +17,7 @@ use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::json::Object;
+use crate::model::mount::Mount;
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
 use crate::model::skill::Skill;
@@ -45,6 +47,9 @@ pub struct ManifestInput {
     /// Without it the skills stay as they are.
     #[schema(value_type = Option<Vec<SkillInput>>)]
     skills: Option<Vec<Object<SkillInput>>>,
+    /// Without it the mounts stay as they are.
+    #[schema(value_type = Option<Vec<MountInput>>)]
+    mounts: Option<Vec<Object<MountInput>>>,
 }
 
 impl ManifestInput {
@@ -62,6 +67,7 @@ impl ManifestInput {
             templates: Some(checked::<ResourceTemplate>(self.templates, limits)?),
             prompts: Some(checked::<Prompt>(self.prompts, limits)?),
             skills: self.skills.map(|skills| checked::<Skill>(skills, limits)).transpose()?,
+            mounts: self.mounts.map(|mounts| checked::<Mount>(mounts, limits)).transpose()?,
         })
     }
 }
@@ -101,6 +107,9 @@ pub struct ManifestView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     skills: Vec<SkillView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    mounts: Vec<MountView>,
 }
 
 impl ManifestView {
@@ -117,10 +126,11 @@ impl ManifestView {
             templates: views(definitions.templates, &bytes)?,
             prompts: views(definitions.prompts, &bytes)?,
             skills: views(definitions.skills, &bytes)?,
+            mounts: views(definitions.mounts, &bytes)?,
         })
     }
 }
 
 fn views<K: Form>(stored: Vec<K>, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<Vec<K::View>, Fault> {
-    stored.into_iter().map(|definition| definition.whole(bytes)).collect()
+    stored.into_iter().map(|definition| definition.exported(bytes)).collect()
 }

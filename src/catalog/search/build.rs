@@ -16,7 +16,10 @@ use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::AgentRef;
-use crate::model::kinds::each_kind;
+use crate::model::prompt::Prompt;
+use crate::model::resource::Resource;
+use crate::model::skill::Skill;
+use crate::model::template::ResourceTemplate;
 use crate::store::Store;
 
 /// How long a build or a patch waits for others.
@@ -56,12 +59,18 @@ impl Missing {
     fn since(older: Option<Arc<AgentSnapshot>>, snapshot: Arc<AgentSnapshot>) -> Self {
         let (older, view) = (older.map(View::unfiltered), View::unfiltered(snapshot));
         let mut missing = Self::default();
-        each_kind!(K => {
-            let (added, removed) = view.changed_since::<K>(older.as_ref());
-            missing.documents.extend(added.into_iter().map(|definition| definition as Arc<dyn Document>));
-            missing.removed.extend(removed.iter().map(K::subject));
-        });
+        // The files of mounts are not searched: their contents are elsewhere.
+        missing.add::<Resource>(older.as_ref(), &view);
+        missing.add::<ResourceTemplate>(older.as_ref(), &view);
+        missing.add::<Prompt>(older.as_ref(), &view);
+        missing.add::<Skill>(older.as_ref(), &view);
         missing
+    }
+
+    fn add<K: Searched>(&mut self, older: Option<&View>, view: &View) {
+        let (added, removed) = view.changed_since::<K>(older);
+        self.documents.extend(added.into_iter().map(|definition| definition as Arc<dyn Document>));
+        self.removed.extend(removed.iter().map(K::subject));
     }
 
     /// Whether the index is patched with it, instead of being built anew.

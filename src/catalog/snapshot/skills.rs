@@ -8,6 +8,7 @@ use ::skill::SKILL_MD;
 use super::view::View;
 use crate::model::call::Page;
 use crate::model::ids::ResourceUri;
+use crate::model::mount::Mount;
 use crate::model::resource::{DIRECTORY, Definition, Resource};
 use crate::model::skill::{SKILL_URIS, Skill};
 
@@ -54,9 +55,13 @@ impl View {
         page
     }
 
-    /// A page of the list of resources: the registered ones, and the `SKILL.md` of each skill, in byte order of their URIs.
+    /// A page of the list of resources: the registered ones, the `SKILL.md` of each skill, and the files of mounts, in byte
+    /// order of their URIs.
     pub(super) fn resources(&self, after: Option<&str>, size: usize) -> Page<Resource> {
         let mut page = self.page::<Resource>(after, size);
+        if self.map::<Mount>().len() > 0 {
+            page = merged(page, self.mounted_after(after, size), size);
+        }
         if self.map::<Skill>().len() == 0 {
             return page;
         }
@@ -66,12 +71,8 @@ impl View {
             _ => after,
         });
         let skills = self.page::<Skill>(after, size);
-        page.more |= skills.more;
-        page.items.extend(skills.items.iter().map(|skill| Arc::clone(&skill.skill_md)));
-        page.items.sort_by(|one, other| one.uri.cmp(&other.uri));
-        page.more |= page.items.len() > size;
-        page.items.truncate(size);
-        page
+        let items = skills.items.iter().map(|skill| Arc::clone(&skill.skill_md)).collect();
+        merged(page, Page { items, more: skills.more }, size)
     }
 
     /// A page of what is directly in a directory: of a skill, or one above skills. `None` if there is no such directory.
@@ -112,6 +113,15 @@ impl View {
         }
         Some(page)
     }
+}
+
+/// The first items of two pages after the same position.
+fn merged(mut page: Page<Resource>, other: Page<Resource>, size: usize) -> Page<Resource> {
+    page.items.extend(other.items);
+    page.items.sort_by(|one, other| one.uri.cmp(&other.uri));
+    page.more |= other.more || page.items.len() > size;
+    page.items.truncate(size);
+    page
 }
 
 /// A text that is after everything below a directory, and before what follows it.

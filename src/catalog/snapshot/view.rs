@@ -5,6 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::labelled_map::LabelledMap;
+use super::trees::Trees;
 use super::{AgentSnapshot, Definitions};
 use crate::catalog::prefix_index::TemplateSet;
 use crate::catalog::template_set::Match;
@@ -32,6 +33,8 @@ pub struct View {
 pub enum Answering {
     /// The resource of this URI, and whether its revision is that of a change of its content.
     Registered(Arc<Resource>, bool),
+    /// The file of a mount.
+    Mounted(Arc<Resource>),
     /// A template that it matches, and whether its revision is that of a change of its content.
     Rendered(Match, bool),
 }
@@ -40,7 +43,7 @@ impl Answering {
     /// The title of the definition; its name if it has none.
     pub fn title(&self) -> &str {
         let definition = match self {
-            Self::Registered(resource, _) => &resource.definition,
+            Self::Registered(resource, _) | Self::Mounted(resource) => &resource.definition,
             Self::Rendered(found, _) => &found.template.definition,
         };
         definition.title.as_deref().unwrap_or(&definition.name)
@@ -81,6 +84,7 @@ impl View {
                         || all.templates.has_label(label)
                         || all.prompts.has_label(label)
                         || all.skills.has_label(label)
+                        || all.mounts.has_label(label)
                 };
                 CallerLabels::These(own.iter().filter(occurs).cloned().collect())
             }
@@ -90,6 +94,10 @@ impl View {
 
     fn definitions(&self) -> &Definitions {
         &self.snapshot.definitions
+    }
+
+    pub(super) fn trees(&self) -> &Trees {
+        &self.definitions().trees
     }
 
     pub(super) fn map<K: Member>(&self) -> &LabelledMap<K> {
@@ -172,7 +180,8 @@ impl View {
         registered.or_else(|| Some(&self.skill_around(uri)?.file(uri)?.resource))
     }
 
-    /// The definition of a URI: its resource, otherwise the most specific template that it matches.
+    /// The definition of a URI: its resource, otherwise the mount with the longest URI whose file it is, otherwise the most
+    /// specific template that it matches.
     ///
     /// # Errors
     /// [`Fault::ResourceNotFound`].
@@ -181,6 +190,9 @@ impl View {
             let is_touched =
                 resource.source.is_some() && self.snapshot.touched_resources.is_at(uri, resource.revision);
             return Ok(Answering::Registered(Arc::clone(resource), is_touched));
+        }
+        if let Some(file) = self.mounted(uri.as_str()) {
+            return Ok(Answering::Mounted(file));
         }
         let mut found = self.template(uri).ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
         let mut is_touched = false;

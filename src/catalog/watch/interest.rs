@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::catalog::Catalog;
-use crate::catalog::snapshot::view::View;
+use crate::catalog::snapshot::view::{Answering, View};
 use crate::model::caller::Payer;
 use crate::model::feed::{SubscriptionStamp, Subscriptions};
 use crate::model::ids::{AgentRef, ConnectionId, ResourceUri};
@@ -125,7 +125,8 @@ impl Interest {
             if number % YIELD_EVERY == YIELD_EVERY - 1 {
                 tokio::task::yield_now().await;
             }
-            let answering = view.answering(&uri).ok();
+            // Scans find changes of the files of mounts.
+            let answering = view.answering(&uri).ok().filter(|found| !matches!(found, Answering::Mounted(_)));
             let connection = answering.and_then(|answering| answering.sourced()?.connection());
             if let Some(connection) = connection {
                 subjects.insert(uri, connection);

@@ -84,7 +84,8 @@ impl Catalog {
         let AgentRef { tenant, uid } = *agent;
         let snapshot = self.snapshot_of(Payer::Tenant(tenant), tenant, uid).await?;
         let Ok(answering) = View::unfiltered(snapshot).answering(uri) else { return Ok(None) };
-        let wanted = answering.sourced().and_then(|sourced| sourced.wanted(*agent, Payer::Tenant(tenant)));
+        let sourced = answering.sourced().filter(|_| !matches!(answering, Answering::Mounted(_)));
+        let wanted = sourced.and_then(|sourced| sourced.wanted(*agent, Payer::Tenant(tenant)));
         let Some(wanted) = wanted.filter(|wanted| wanted.connection == lease.connection) else {
             return Ok(None);
         };
@@ -136,7 +137,9 @@ impl Catalog {
     ) -> Result<Recorded, Fault> {
         let (catalog, agent, uri, lease) = (Arc::clone(self), *agent, uri.clone(), *lease);
         let (labels, revision) = match answering {
-            Answering::Registered(resource, _) => (resource.labels.clone(), Some(resource.revision)),
+            Answering::Registered(resource, _) | Answering::Mounted(resource) => {
+                (resource.labels.clone(), Some(resource.revision))
+            }
             Answering::Rendered(found, _) => (found.template.labels.clone(), None),
         };
         self.writer

@@ -52,9 +52,9 @@ pub(super) enum Affected {
     Resource(ResourceUri),
 }
 
-/// Whether the change may affect URIs that are served by a resource template.
+/// Whether the change may affect URIs that are served by a resource template or a mount.
 pub(super) fn affects_templated_uris(kind: ChangeKind) -> bool {
-    kind.relists_templates() || kind == ChangeKind::TemplateBody
+    kind.relists_templates() || matches!(kind, ChangeKind::TemplateBody | ChangeKind::MountServed)
 }
 
 /// The subjects that a change affects without regard to templates, each with its revision.
@@ -64,19 +64,27 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
         ChangeKind::ResourceAdded | ChangeKind::ResourceRemoved | ChangeKind::ResourceDefined => {
             (Some(Affected::ResourceList), true)
         }
-        ChangeKind::ResourceContents | ChangeKind::ResourceTouched | ChangeKind::SkillFile => (None, true),
+        ChangeKind::ResourceContents
+        | ChangeKind::ResourceTouched
+        | ChangeKind::SkillFile
+        | ChangeKind::EntryChanged => (None, true),
         ChangeKind::TemplateAdded
         | ChangeKind::TemplateRemoved
         | ChangeKind::TemplateDefined
         | ChangeKind::SkillAdded
         | ChangeKind::SkillRemoved
-        | ChangeKind::SkillChanged => (Some(Affected::ResourceList), false),
+        | ChangeKind::SkillChanged
+        | ChangeKind::MountAdded
+        | ChangeKind::MountRemoved
+        | ChangeKind::MountDefined => (Some(Affected::ResourceList), false),
+        ChangeKind::EntryAdded | ChangeKind::EntryRemoved => (Some(Affected::ResourceList), true),
         ChangeKind::PromptAdded | ChangeKind::PromptRemoved | ChangeKind::PromptDefined => {
             (Some(Affected::PromptList), false)
         }
         ChangeKind::AgentTools => (Some(Affected::ToolList), false),
-        // Which URIs a body affects depends on the templates that a caller sees.
+        // Which URIs a body or a mount affects depends on the templates and mounts that a caller sees.
         ChangeKind::TemplateBody
+        | ChangeKind::MountServed
         | ChangeKind::TemplateCompletions
         | ChangeKind::PromptMessages
         | ChangeKind::Slug
@@ -92,7 +100,9 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
         | ChangeKind::SessionEnded
         | ChangeKind::Unknown => (None, false),
     };
-    let uri = if has_uri { ResourceUri::parse(&change.subject).ok() } else { None };
+    // After the name of a mount.
+    let uri = change.subject.rsplit(' ').next().filter(|_| has_uri);
+    let uri = uri.and_then(|uri| ResourceUri::parse(uri).ok());
     let revision = change.revision;
     list.into_iter().chain(uri.map(Affected::Resource)).map(move |affected| (revision, affected))
 }

@@ -14,8 +14,8 @@ async fn invalid_manifests_are_refused() {
         (r#"{"apiVersion":"waggle/v1","agent":"b"}"#, "agent differs from the one in the path"),
         (
             r#"{"apiVersion":"waggle/v1","tools":[]}"#,
-            "unknown field `tools`, expected one of `apiVersion`, `agent`, `resources`, `templates`, `prompts`, `skills` \
-             at line 1 column 33",
+            "unknown field `tools`, expected one of `apiVersion`, `agent`, `resources`, `templates`, `prompts`, `skills`, \
+             `mounts` at line 1 column 33",
         ),
         (
             r#"{"apiVersion":"waggle/v1","resources":null}"#,

@@ -29,6 +29,7 @@ enum Fixture {
     Template,
     Prompt,
     Skill,
+    Mount,
     Key,
 }
 
@@ -39,13 +40,14 @@ fn probe(operation: &str, nth: usize) -> Probe {
     let resource = Probe { query: "?uri=x:1", fixture: Some(Fixture::Resource), ..plain() };
     let template = Probe { query: "?uriTemplate=y:%7Bv%7D", fixture: Some(Fixture::Template), ..plain() };
     let prompt = Probe { fixture: Some(Fixture::Prompt), ..plain() };
+    let mount = Probe { fixture: Some(Fixture::Mount), ..plain() };
     let skill_file = Probe { query: "?path=s&file=f", fixture: Some(Fixture::Skill), ..plain() };
     let skill = Probe { query: "?path=s", fixture: Some(Fixture::Skill), ..plain() };
     match operation {
         "listTenants" | "readTenant" | "listOwnerKeys" | "listAgents" | "readAgent" | "listAgentKeys" => {
             plain()
         }
-        "listPrompts" | "readManifest" | "readUsage" | "checkpointAudit" => plain(),
+        "listPrompts" | "listMounts" | "readManifest" | "readUsage" | "checkpointAudit" => plain(),
         "listConnections" | "readConnection" | "listTenantConnections" | "rekeyConnections" => {
             Probe { fixture: Some(Fixture::Connection), ..plain() }
         }
@@ -76,6 +78,8 @@ fn probe(operation: &str, nth: usize) -> Probe {
         "putTemplate" => Probe { body: Some(new_template()), ..template },
         "readPrompt" | "deletePrompt" => prompt,
         "putPrompt" => Probe { body: Some(new_prompt()), ..prompt },
+        "readMount" | "deleteMount" => mount,
+        "putMount" => Probe { body: Some(new_mount()), ..mount },
         "readSkills" | "deleteSkill" => skill,
         "putSkill" => Probe { body: Some(new_skill()), ..skill },
         "readSkillFile" | "deleteSkillFile" => skill_file,
@@ -100,6 +104,10 @@ fn new_prompt() -> Value {
     json!({"messages": [{"role": "user", "content": {"type": "text", "text": ""}}]})
 }
 
+fn new_mount() -> Value {
+    json!({"connection": "tree", "uri": "x:///"})
+}
+
 fn new_skill() -> Value {
     let skill_md = "---\nname: s\ndescription: d\n---\n";
     json!({"files": [{"path": "SKILL.md", "text": skill_md}, {"path": "f", "text": ""}]})
@@ -115,6 +123,12 @@ async fn make(gateway: &Gateway, fixture: Fixture) -> Option<String> {
         Fixture::Template => ("PUT", "/agents/a/templates?uriTemplate=y:%7Bv%7D", new_template()),
         Fixture::Prompt => ("PUT", "/agents/a/prompts/p", new_prompt()),
         Fixture::Skill => ("PUT", "/agents/a/skills?path=s", new_skill()),
+        Fixture::Mount => {
+            let settings = json!({"url": "http://127.0.0.1:9/tree.git"});
+            let tree = json!({"id": "tree", "kind": "git", "tenants": "*", "settings": settings});
+            gateway.prepare("POST", "/connections", Some(tree)).await;
+            ("PUT", "/agents/a/mounts/p", new_mount())
+        }
         Fixture::Hook => {
             gateway.prepare("PUT", "/agents/a/resources?uri=x:1", Some(new_resource())).await;
             let made = gateway.prepare("POST", "/agents/a/hooks", Some(json!({"uris": ["x:1"]}))).await;

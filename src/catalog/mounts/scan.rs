@@ -1,0 +1,291 @@
+//! Scans of mounts: what a source lists is compared with what is recorded, and each difference is a change of the agent.
+//!
+//! Differences are written in bounded transactions, each one revision, at most one a second for a mount. Each compares and
+//! sets the revision that last changed the mount's files and requires the lease of the connection, so that of two scans
+//! only one writes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use content_source::{Entry, FetchError};
+use file_tree::{Difference, differences, encode};
+use futures_util::StreamExt;
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::extent::Extent;
+use crate::catalog::Catalog;
+use crate::catalog::snapshot::view::View;
+use crate::model::audience::Audience;
+use crate::model::audit::write::AuditedWrite;
+use crate::model::caller::Payer;
+use crate::model::fault::Fault;
+use crate::model::ids::AgentRef;
+use crate::model::mount::{Mount, MountEntry, MountState, MountStatus};
+use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::sources::{Connection, reason};
+use crate::store::leases::ConnectionLease;
+use crate::store::mount_entries::ScannedMount;
+use crate::store::write::Write;
+
+/// How long a scan may take.
+const SCAN_TIMEOUT: Duration = Duration::from_mins(5);
+/// The shortest time between two revisions of a mount.
+const BETWEEN_REVISIONS: Duration = Duration::from_secs(1);
+/// The maximum number of files that one transaction changes.
+const MOST_CHANGED: usize = 20_000;
+/// How many times the files that a mount may list are looked at by one scan.
+const MOST_SEEN: usize = 10;
+
+/// A mount whose connection this replica has the lease of.
+#[derive(Debug, Clone)]
+pub(super) struct Scan {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) mount: ScannedMount,
+    pub(super) lease: ConnectionLease,
+}
+
+/// The last write of the scans of a mount.
+#[derive(Debug, Default)]
+pub(super) struct Last {
+    /// When it was.
+    pub(super) at: Option<Instant>,
+    /// The revision that last changed what is listed, if it is known.
+    revision: Option<Revision>,
+}
+
+/// How a scan ended.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// The files are recorded as they were found.
+    Done(Arc<Connection>),
+    /// The source failed.
+    Failed,
+    /// Only a part was scanned, and everything has to be.
+    Incomplete,
+    /// The mount or the lease is gone.
+    Gone,
+}
+
+/// What a scan found, by the encoded path.
+type Found = BTreeMap<String, MountEntry>;
+/// A file that differs from what is recorded.
+type Changed = Difference<String, MountEntry>;
+
+impl Scan {
+    /// Scans a part of the mount.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(super) async fn run(&self, extent: &Extent, last: &mut Last) -> Result<Ended, Fault> {
+        let Self { catalog, mount, .. } = self;
+        let AgentRef { tenant, uid } = mount.agent;
+        let admitted = catalog.fetcher.admit_scan(tenant, mount.connection).await?;
+        let scanned = match last.revision.take() {
+            Some(revision) => Some(revision),
+            None => catalog.store.scanned(mount).await?,
+        };
+        let Some(scanned_at) = scanned else { return Ok(Ended::Gone) };
+        let snapshot = catalog.snapshot_of(Payer::Tenant(tenant), tenant, uid).await?;
+        // With everything that was written before.
+        if snapshot.revision < scanned_at {
+            return Err(Fault::StorageUnavailable);
+        }
+        let view = View::unfiltered(snapshot);
+        let Some(known) = view.get::<Mount>(mount.name.as_str()).cloned() else { return Ok(Ended::Gone) };
+        if known.tree_id != mount.tree {
+            return Ok(Ended::Gone);
+        }
+        let scanned = match admitted {
+            Ok(connection) => {
+                let found = timeout(SCAN_TIMEOUT, self.found(&known, &connection, extent)).await;
+                found.unwrap_or(Err(FetchError::Timeout)).map(|found| (connection, found))
+            }
+            Err(error) => Err(error),
+        };
+        let (connection, (found, is_complete)) = match scanned {
+            Ok(scanned) => scanned,
+            Err(error) => {
+                let is_first = scanned_at == Revision(0);
+                self.record_failure(&known, &view, is_first, error).await?;
+                return Ok(Ended::Failed);
+            }
+        };
+        let count = view.listed(&known);
+        let is_all = *extent == Extent::All;
+        let (of, part) = (Arc::clone(&known), extent.clone());
+        let changed = tokio::task::spawn_blocking(move || changed(&view, &of, &part, found)).await;
+        let changed = changed.map_err(|error| Fault::Internal(error.to_string()))?;
+        let appeared = changed.iter().filter(|change| matches!(change, Difference::Appeared(..))).count();
+        let vanished = changed.iter().filter(|change| matches!(change, Difference::Vanished(_))).count();
+        let after = (count + appeared).saturating_sub(vanished);
+        if !is_all && after > catalog.limits.mount_entries {
+            return Ok(Ended::Incomplete);
+        }
+        let Some(scanned_at) = self.write(&known, (scanned_at, count), changed, last).await? else {
+            return Ok(Ended::Gone);
+        };
+        last.revision = Some(scanned_at);
+        if is_all || after != count {
+            let is_listed = if is_all { is_complete } else { count < catalog.limits.mount_entries };
+            let state = if is_listed { MountState::Ready } else { MountState::Degraded };
+            let why = (!is_listed).then(|| reason(FetchError::TooLarge));
+            self.record(state, after, why).await?;
+        }
+        Ok(Ended::Done(connection))
+    }
+
+    /// The files that the source lists, at most as many as a mount may list: the first in the order of their URIs. And
+    /// whether these are all.
+    async fn found(
+        &self,
+        mount: &Mount,
+        connection: &Connection,
+        extent: &Extent,
+    ) -> Result<(Found, bool), FetchError> {
+        let most = self.catalog.limits.mount_entries;
+        let now = self.catalog.sources.clock.now();
+        let source = connection.source(self.mount.agent.tenant)?;
+        let include = |path: &str| extent.includes(&mount.filter, path);
+        let mut batches = source.scan(&mount.tree, &include);
+        let (mut found, mut seen, mut is_complete) = (Found::new(), 0_usize, true);
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            seen = seen.saturating_add(batch.len());
+            for Entry { path, size, modified, validator } in batch {
+                let suffix = encode(&path);
+                // One whose URI would be too long, or that is written otherwise, cannot be read.
+                if mount.resource(&suffix, None, false).is_none() {
+                    continue;
+                }
+                let mut digest = [0; 16];
+                digest.copy_from_slice(&Sha256::digest(&validator.0)[..16]);
+                let modified = modified.unwrap_or(now);
+                let entry = MountEntry { size, modified, validator: digest, revision: Revision(0) };
+                found.insert(suffix, entry);
+                if found.len() > most {
+                    found.pop_last();
+                    is_complete = false;
+                }
+            }
+            if seen >= most.saturating_mul(MOST_SEEN) {
+                is_complete = false;
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok((found, is_complete))
+    }
+
+    /// Writes differences after a revision, at which so many files are listed. Returns the revision of the last of them;
+    /// `None` if the mount or the lease is gone, or another scan wrote.
+    async fn write(
+        &self,
+        mount: &Mount,
+        (mut known, mut count): (Revision, usize),
+        changed: Vec<Changed>,
+        last_write: &mut Last,
+    ) -> Result<Option<Revision>, Fault> {
+        let is_first = known == Revision(0);
+        let batches: Vec<_> = changed.chunks(MOST_CHANGED).map(<[_]>::to_vec).collect();
+        let last = batches.len().saturating_sub(1);
+        for (number, batch) in batches.into_iter().enumerate() {
+            if let Some(at) = last_write.at {
+                sleep_until(at + BETWEEN_REVISIONS).await;
+            }
+            last_write.at = Some(Instant::now());
+            count += batch.len();
+            let (scan, uri) = (self.clone(), mount.uri.to_string());
+            let work = async move { scan.write_batch(&uri, known, &batch).await };
+            match self.catalog.writer.detached(work).await? {
+                Some(revision) => known = revision,
+                None => return Ok(None),
+            }
+            if is_first && number < last {
+                self.record(MountState::Scanning, count, None).await?;
+            }
+        }
+        Ok(Some(known))
+    }
+
+    /// The revision that was made.
+    async fn write_batch(
+        &self,
+        uri: &str,
+        known: Revision,
+        batch: &[Changed],
+    ) -> Result<Option<Revision>, Fault> {
+        let Self { catalog, mount, lease } = self;
+        let (agent, scope) = (mount.agent, Scope::from(mount.agent.uid));
+        let work = async |write: &mut Write| {
+            let Some(revision) = write.lock(scope).await? else { return Ok(None) };
+            // It is held until the commit.
+            if !write.has_lease(lease).await? {
+                return Ok(None);
+            }
+            let Some(labels) = write.claim_scan(mount, known, revision).await? else { return Ok(None) };
+            let audience = Audience::of(&labels);
+            let (mut put, mut gone) = (Vec::new(), Vec::new());
+            for change in batch {
+                let (kind, suffix) = match change {
+                    Difference::Appeared(suffix, entry) => {
+                        put.push((suffix, MountEntry { revision, ..*entry }));
+                        (ChangeKind::EntryAdded, suffix)
+                    }
+                    Difference::Changed(suffix, entry) => {
+                        put.push((suffix, MountEntry { revision, ..*entry }));
+                        (ChangeKind::EntryChanged, suffix)
+                    }
+                    Difference::Vanished(suffix) => {
+                        gone.push(suffix);
+                        (ChangeKind::EntryRemoved, suffix)
+                    }
+                };
+                let subject = format!("{} {uri}{suffix}", mount.name);
+                write.change_for(audience.clone(), scope, kind, subject);
+            }
+            let path = |suffix: &String| file_tree::decode(suffix).unwrap_or_default();
+            let put: Vec<_> = put.into_iter().map(|(suffix, entry)| (path(suffix), entry)).collect();
+            let gone: Vec<_> = gone.into_iter().map(path).collect();
+            write.put_entries(agent, mount.tree, &put).await?;
+            write.delete_entries(agent, mount.tree, &gone).await?;
+            Ok(Some(revision))
+        };
+        catalog.writer.transact(scope, &AuditedWrite::UNAUDITED, work).await
+    }
+
+    async fn record_failure(
+        &self,
+        known: &Mount,
+        view: &View,
+        is_first: bool,
+        error: FetchError,
+    ) -> Result<(), Fault> {
+        let listed = view.listed(known);
+        let state = if is_first { MountState::Failed } else { MountState::Degraded };
+        self.record(state, listed, Some(reason(error))).await
+    }
+
+    async fn record(&self, state: MountState, entries: usize, reason: Option<&str>) -> Result<(), Fault> {
+        let is_over = state != MountState::Scanning;
+        let status = MountStatus {
+            state,
+            entries: entries as u64,
+            checked_at: is_over.then(|| self.catalog.sources.clock.now()),
+            reason: reason.map(str::to_owned),
+        };
+        Ok(self.catalog.store.record_scan(&self.mount, &status).await?)
+    }
+}
+
+/// The differences of what a scan of a part found from what is listed of it.
+fn changed(view: &View, mount: &Mount, extent: &Extent, found: Found) -> Vec<Changed> {
+    let in_extent = |suffix: &str| match extent {
+        Extent::All => true,
+        Extent::Paths(_) => file_tree::decode(suffix).is_some_and(|path| extent.contains(&path)),
+    };
+    let listed = view.entries(mount).filter(|(suffix, _)| in_extent(suffix));
+    let listed = listed.map(|(suffix, entry)| (suffix.to_string(), entry.validator));
+    differences(listed, found, |known, found| *known == found.validator).collect()
+}

@@ -1,0 +1,231 @@
+//! Scans the mounts of the connections whose leases this replica holds: when notified by the source, and now and then.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use content_source::{ChangeHint, Kind, Path};
+use futures_util::FutureExt;
+use futures_util::stream::{BoxStream, StreamExt};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::extent::Extent;
+use super::scan::{Ended, Last, Scan};
+use crate::catalog::Catalog;
+use crate::catalog::snapshot::view::View;
+use crate::model::caller::Payer;
+use crate::model::mount::Mount;
+use crate::sources::{Connection, Leases};
+use crate::store::leases::ConnectionLease;
+use crate::store::mount_entries::ScannedMount;
+
+/// How often mounts are looked for, if anything of the gateway changed.
+const REFRESH: Duration = Duration::from_secs(1);
+/// How often they are looked for without a change, if there are any.
+const REFRESH_IDLE: Duration = Duration::from_secs(30);
+/// The maximum number of mounts; further ones are scanned once there are fewer.
+const MOST_MOUNTS: i64 = 10_000;
+/// The maximum number of concurrent scans.
+const MOST_SCANS: usize = 4;
+/// How often a tree of files is scanned besides notifications.
+const OF_FILES: Duration = Duration::from_mins(1);
+/// How soon a scan is repeated that the database made fail, and notifications are opened again.
+const RETRY: Duration = Duration::from_secs(2);
+/// The longest time after which a scan is repeated that the source made fail.
+const MOST_DELAY: Duration = Duration::from_mins(1);
+/// How long a scan waits for notifications to begin.
+const OPENED_WITHIN: Duration = Duration::from_secs(5);
+/// The shortest time between two scans of a mount that changes.
+const BETWEEN_SCANS: Duration = Duration::from_secs(1);
+
+/// Scans mounts.
+pub struct MountScanner {
+    catalog: Arc<Catalog>,
+    leases: Arc<Leases>,
+    scans: Arc<Semaphore>,
+    /// The mounts that are followed, each until its guard is dropped.
+    followed: HashMap<(ScannedMount, ConnectionLease), DropGuard>,
+}
+
+impl MountScanner {
+    /// Scans nothing yet.
+    pub fn new(catalog: Arc<Catalog>, leases: Arc<Leases>) -> Self {
+        let scans = Arc::new(Semaphore::new(MOST_SCANS));
+        Self { catalog, leases, scans, followed: HashMap::new() }
+    }
+
+    /// Scans until `stop`. Without mounts it runs a statement only when something changed.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let (claim, mut held) = (self.leases.claim(), self.leases.held());
+        let mut tasks = JoinSet::new();
+        let mut ticks = interval(REFRESH);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut mounts, mut looked) = (Vec::new(), None);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                _ = ticks.tick() => {}
+                changed = held.changed() => if changed.is_err() { break },
+                Some(_) = tasks.join_next() => continue,
+            }
+            let raises = self.catalog.scopes.raises();
+            let is_due = |(at, seen): (Instant, u64)| {
+                seen != raises || !mounts.is_empty() && at.elapsed() >= REFRESH_IDLE
+            };
+            if looked.is_none_or(is_due) {
+                match self.catalog.store.scanned_mounts(MOST_MOUNTS).await {
+                    Ok(found) => (mounts, looked) = (found, Some((Instant::now(), raises))),
+                    Err(error) => tracing::debug!(%error, "mounts not read"),
+                }
+                claim.set(mounts.iter().map(|mount| mount.connection).collect::<BTreeSet<_>>());
+            }
+            self.follow(&mounts, &mut tasks);
+        }
+        self.followed.clear();
+        tasks.shutdown().await;
+    }
+
+    /// Follows these mounts as far as the leases of their connections are held, and no others.
+    fn follow(&mut self, mounts: &[ScannedMount], tasks: &mut JoinSet<()>) {
+        let with_lease =
+            mounts.iter().filter_map(|mount| Some((mount.clone(), self.leases.of(mount.connection)?)));
+        let mut wanted: HashSet<_> = with_lease.collect();
+        self.followed.retain(|followed, _| wanted.remove(followed));
+        for (mount, lease) in wanted {
+            let stop = CancellationToken::new();
+            let scan = Scan { catalog: Arc::clone(&self.catalog), mount: mount.clone(), lease };
+            let followed = Followed { scan, scans: Arc::clone(&self.scans), hints: None, seen: None };
+            let task = Box::pin(followed.run());
+            let until = stop.clone();
+            tasks.spawn(async move { until.run_until_cancelled(task).await.unwrap_or_default() });
+            self.followed.insert((mount, lease), stop.drop_guard());
+        }
+    }
+}
+
+/// A mount that is followed.
+struct Followed {
+    scan: Scan,
+    scans: Arc<Semaphore>,
+    hints: Option<BoxStream<'static, ChangeHint>>,
+    /// The connection as it was scanned last.
+    seen: Option<Arc<Connection>>,
+}
+
+impl Followed {
+    /// Scans again and again, until the mount or the lease is gone.
+    async fn run(mut self) {
+        let (mut extent, mut last) = (Extent::All, Last::default());
+        let (mut full, mut failures) = (Instant::now(), 0_u32);
+        loop {
+            // Before the scan: what changes from then on is notified.
+            let tree = self.open().await;
+            if let Some(hints) = &mut self.hints {
+                while let Some(Some(hint)) = hints.next().now_or_never() {
+                    extent.add(hint, &tree);
+                }
+            }
+            let is_all = extent == Extent::All;
+            let Ok(permit) = Arc::clone(&self.scans).acquire_owned().await else { return };
+            let ended = self.scan.run(&extent, &mut last).await;
+            drop(permit);
+            let mut next = Extent::nothing();
+            match ended {
+                Ok(Ended::Done(connection)) => {
+                    if is_all {
+                        full = Instant::now() + every(&connection);
+                    }
+                    (self.seen, failures) = (Some(connection), 0);
+                }
+                Ok(Ended::Incomplete) => next = Extent::All,
+                Ok(Ended::Failed) => {
+                    full = Instant::now() + (RETRY * 2_u32.saturating_pow(failures)).min(MOST_DELAY);
+                    (self.seen, failures) = (None, failures.saturating_add(1).min(10));
+                }
+                // Whether it is, is looked up: another write may have been faster.
+                Ok(Ended::Gone) => full = Instant::now() + RETRY,
+                Err(fault) => {
+                    tracing::debug!(%fault, "mount not scanned");
+                    full = Instant::now() + RETRY;
+                }
+            }
+            if next.is_empty() {
+                next = self.wait(full, &tree).await;
+            }
+            extent = next;
+            if let Some(at) = last.at {
+                sleep_until(at + BETWEEN_SCANS).await;
+            }
+        }
+    }
+
+    /// Opens the notifications of the source, unless they are; returns the directory.
+    async fn open(&mut self) -> Path {
+        let Scan { catalog, mount, .. } = &self.scan;
+        let tenant = mount.agent.tenant;
+        let snapshot = catalog.snapshot_of(Payer::Tenant(tenant), tenant, mount.agent.uid).await;
+        let view = snapshot.ok().map(View::unfiltered);
+        let known = view.as_ref().and_then(|view| view.get::<Mount>(mount.name.as_str()));
+        let Some(known) = known.map(|known| known.tree.clone()) else { return Path::default() };
+        if self.hints.is_none() {
+            let connections = catalog.fetcher.connections();
+            let found = connections.get(Payer::Tenant(tenant), mount.connection).await.ok().flatten();
+            self.hints =
+                found.and_then(|found| Some(found.source(tenant).ok()?.watch(&known)?.fuse().boxed()));
+            // The first notification says that the next ones come: what changes from then on is not missed.
+            if let Some(hints) = &mut self.hints {
+                _ = timeout(OPENED_WITHIN, hints.next()).await;
+            }
+        }
+        known.path
+    }
+
+    /// Waits for notifications, another state of the connection, or the next scan of everything.
+    async fn wait(&mut self, full: Instant, tree: &Path) -> Extent {
+        let mut ticks = interval(RETRY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let hint = async {
+                match &mut self.hints {
+                    Some(hints) => hints.next().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = sleep_until(full) => return Extent::All,
+                hint = hint => {
+                    // Notifications that ended are opened again, which begins with everything.
+                    let Some(hint) = hint else {
+                        self.hints = None;
+                        sleep(RETRY).await;
+                        return Extent::All;
+                    };
+                    let mut extent = Extent::nothing();
+                    extent.add(hint, tree);
+                    if !extent.is_empty() {
+                        return extent;
+                    }
+                }
+                _ = ticks.tick() => if self.is_changed() {
+                    self.hints = None;
+                    return Extent::All;
+                },
+            }
+        }
+    }
+
+    /// Whether the connection changed since it was scanned.
+    fn is_changed(&self) -> bool {
+        let known = self.scan.catalog.fetcher.connections().in_memory(self.scan.mount.connection);
+        let seen = self.seen.as_ref().map(|seen| seen.revision);
+        seen.is_some_and(|seen| known.is_none_or(|known| known.revision != seen))
+    }
+}
+
+/// How often everything is scanned.
+fn every(connection: &Connection) -> Duration {
+    if connection.kind == Kind::File { OF_FILES } else { connection.limits.poll() }
+}

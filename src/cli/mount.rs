@@ -1,0 +1,134 @@
+//! `waggle mount`.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::definitions::{self, Addressed, DefinitionKind};
+use super::format::{Cell, Kind, OutputArgs};
+use super::object::{BodyFile, Members};
+use super::output::Failure;
+use super::sources::Sources;
+use crate::model::ids::Slug;
+
+const KIND: DefinitionKind = DefinitionKind {
+    kind: Kind {
+        name: "mount",
+        key: "name",
+        columns: &[
+            ("NAME", "name", Cell::Text),
+            ("CONNECTION", "connection", Cell::Text),
+            ("PATH", "path", Cell::Text),
+            ("URI", "uri", Cell::Text),
+            ("STATE", "state", Cell::Text),
+            ("ENTRIES", "entries", Cell::Text),
+            ("LABELS", "labels", Cell::Text),
+        ],
+    },
+    list: "mounts",
+    parameter: None,
+};
+
+/// Mounts of an agent: trees of connections whose files are resources.
+#[derive(Debug, Args)]
+pub(super) struct Mount {
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the mounts of an agent.
+    List {
+        /// The agent.
+        #[arg(long, value_parser = Slug::parse_agent)]
+        agent: Slug,
+    },
+    /// Print a mount.
+    Get(Addressed),
+    /// Create a mount.
+    Create {
+        #[command(flatten)]
+        it: Addressed,
+        #[command(flatten)]
+        written: Written,
+    },
+    /// Change a mount; what is not given stays as it is.
+    Update {
+        #[command(flatten)]
+        it: Addressed,
+        #[command(flatten)]
+        written: Written,
+    },
+    /// Delete a mount.
+    Delete(Addressed),
+}
+
+#[derive(Debug, Args)]
+struct Written {
+    #[command(flatten)]
+    flags: Flags,
+    #[command(flatten)]
+    body: BodyFile,
+}
+
+#[derive(Debug, Args, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Flags {
+    /// The connection.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connection: Option<String>,
+    /// The directory in the connection, such as guides/.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    /// A branch, tag or commit, in place of the connection's.
+    #[arg(long = "ref")]
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
+    /// What the URIs of the files begin with; ends in a slash.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<String>,
+    /// A glob of files, such as **/*.md. Replaces the globs; can be repeated.
+    #[arg(long, value_name = "GLOB")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    include: Vec<String>,
+    /// A glob of files that are left out. Replaces these globs; can be repeated.
+    #[arg(long, value_name = "GLOB")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    exclude: Vec<String>,
+    /// For how many milliseconds content is answered without asking the source again.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_ms: Option<u32>,
+    /// For how many milliseconds more it is answered while the source fails.
+    #[arg(long)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stale_ms: Option<u32>,
+    /// A label: only callers who have one of its labels see its files. Replaces its labels; can be repeated.
+    #[arg(long = "label", value_name = "LABEL")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    labels: Vec<String>,
+}
+
+impl Written {
+    fn members(self) -> Result<Members, Failure> {
+        definitions::members(self.body, &self.flags)
+    }
+}
+
+impl Mount {
+    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+        let Self { output, command } = self;
+        match command {
+            Command::List { agent } => KIND.list(sources, output, &agent),
+            Command::Get(it) => KIND.get(sources, output, &it),
+            Command::Create { it, written } => KIND.create(sources, output, &it, &written.members()?),
+            Command::Update { it, written } => KIND.update(sources, output, &it, &written.members()?),
+            Command::Delete(it) => KIND.delete(sources, output, &it),
+        }
+    }
+}

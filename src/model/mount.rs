@@ -1,0 +1,376 @@
+//! Mounts: trees of connections whose files are read and listed as resources of an agent.
+
+mod status;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use content_source::{Place, PlaceText, Tree};
+use file_tree::PathFilter;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+
+use super::allocated::{allocated, behind_arc, texts};
+use super::audit::event::Digest;
+use super::audit::fingerprint::{Fingerprint, Parts};
+use super::content::ContentHash;
+use super::definition::{DefinitionKind, Difference};
+use super::fault::{Fault, shortened};
+use super::ids::{ConnectionId, ResourceUri, Slug};
+use super::json::raw_text;
+use super::label::Labels;
+use super::place::{MOST_MILLIS, SourcePlace, SourceText};
+use super::resource::{Definition, Part, PartKind, Resource};
+use super::scope::{ChangeKind, Revision};
+
+pub use self::status::{MountState, MountStatus};
+
+/// What a compiled glob takes in memory: an estimate.
+const GLOB_BYTES: usize = 4 << 10;
+
+/// Identifies what a mount lists: another one for each place, each URI and each selection of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TreeId(pub i64);
+
+/// Which files of a connection a mount has, as it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MountPlace {
+    /// The id of the connection.
+    pub connection: String,
+    /// The directory, percent-encoded; the root of the connection if it is empty.
+    pub path: String,
+    /// A branch, tag or commit, in place of the connection's.
+    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// The globs of the files; all if there are none.
+    pub include: Vec<String>,
+    /// The globs of files that are left out.
+    pub exclude: Vec<String>,
+}
+
+impl MountPlace {
+    /// The directory.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] that names the member.
+    fn tree(&self) -> Result<Tree, Fault> {
+        if !(self.path.is_empty() || self.path.ends_with('/')) {
+            return Err(Fault::invalid_params("path must be empty or end in /: it is a directory"));
+        }
+        let place = Place::new(PlaceText {
+            path: Some(self.path.clone()),
+            reference: self.reference.clone(),
+            ..PlaceText::default()
+        });
+        let place = place.map_err(|error| Fault::invalid_params(error.to_string()))?;
+        if !place.variables().is_empty() {
+            return Err(Fault::invalid_params("path of a mount has no variables"));
+        }
+        match place.resolve([]) {
+            Ok(content_source::Location::Path { path, reference, .. }) => Ok(Tree { path, reference }),
+            _ => Err(Fault::invalid_params("path is invalid")),
+        }
+    }
+
+    fn filter(&self) -> Result<PathFilter, Fault> {
+        PathFilter::new(&self.include, &self.exclude)
+            .map_err(|(list, error)| Fault::invalid_params(format!("{list} {error}")))
+    }
+}
+
+/// A registered mount.
+#[derive(Debug, Clone)]
+pub struct Mount {
+    /// Its name.
+    pub name: Slug,
+    /// What the URIs of its files begin with.
+    pub uri: ResourceUri,
+    /// Which files it has.
+    pub place: MountPlace,
+    /// For how long content is answered without asking the source, and how much longer while it fails; in milliseconds.
+    pub ages: Ages,
+    /// Annotations of its files.
+    pub annotations: Option<Box<RawValue>>,
+    /// Labels of which a caller must have one to see it.
+    pub labels: Labels,
+    /// Its connection.
+    pub connection: ConnectionId,
+    /// Its directory.
+    pub tree: Tree,
+    /// Selects its files.
+    pub filter: Arc<PathFilter>,
+    /// What it lists.
+    pub tree_id: TreeId,
+    /// Its scans; `None` in memory, where they are not followed.
+    pub status: Option<MountStatus>,
+    /// The revision of the agent's scope that last changed it.
+    pub revision: Revision,
+}
+
+/// How old content may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ages {
+    /// As `ttlMs` of a source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u32>,
+    /// As `staleMs` of a source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale_ms: Option<u32>,
+}
+
+/// A mount to be registered.
+#[derive(Debug, Clone)]
+pub struct NewMount {
+    /// Its name.
+    pub name: Slug,
+    /// What the URIs of its files begin with.
+    pub uri: ResourceUri,
+    /// Which files it has.
+    pub place: MountPlace,
+    /// How old content may be.
+    pub ages: Ages,
+    /// Annotations of its files.
+    pub annotations: Option<Box<RawValue>>,
+    /// Labels of which a caller must have one to see it.
+    pub labels: Labels,
+}
+
+/// A file of a mount, as it was found last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountEntry {
+    /// Its size in bytes, if known.
+    pub size: Option<u64>,
+    /// When it changed, or was found changed.
+    pub modified: OffsetDateTime,
+    /// A digest of what proves that it is unchanged.
+    pub validator: [u8; 16],
+    /// The revision of the agent's scope that last changed it.
+    pub revision: Revision,
+}
+
+impl NewMount {
+    /// Validates a mount. Whether its connection exists and has trees is the caller's matter.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] that names the member.
+    pub fn check(self) -> Result<Self, Fault> {
+        let uri = self.uri.as_str();
+        if uri.split_once(':').is_some_and(|(own, _)| own.eq_ignore_ascii_case(::skill::SCHEME)) {
+            return Err(Fault::invalid_params("uri has the scheme skill, which only skills have"));
+        }
+        if !uri.ends_with('/') || uri.contains(['?', '#']) {
+            return Err(Fault::invalid_params("uri must end in /, without a query or a fragment"));
+        }
+        for (member, millis) in [("ttlMs", self.ages.ttl_ms), ("staleMs", self.ages.stale_ms)] {
+            if millis.is_some_and(|millis| millis > MOST_MILLIS) {
+                return Err(Fault::invalid_params(format!("{member} must be at most {MOST_MILLIS}")));
+            }
+        }
+        Slug::parse(&self.place.connection).map_err(|_| unknown_connection(&self.place.connection))?;
+        self.place.tree()?;
+        self.place.filter()?;
+        Ok(self)
+    }
+}
+
+/// The error of a connection that does not exist, or that the tenant may not use.
+pub fn unknown_connection(id: &str) -> Fault {
+    Fault::invalid_params(format!("connection: unknown connection: {}", shortened(id)))
+}
+
+impl Mount {
+    /// A registered mount, with what is derived of its members.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] for members that are not those of a mount.
+    pub fn new(
+        NewMount { name, uri, place, ages, annotations, labels }: NewMount,
+        (connection, tree_id): (ConnectionId, TreeId),
+        revision: Revision,
+        status: Option<MountStatus>,
+    ) -> Result<Self, Fault> {
+        let (tree, filter) = (place.tree()?, Arc::new(place.filter()?));
+        Ok(Self {
+            name,
+            uri,
+            place,
+            ages,
+            annotations,
+            labels,
+            connection,
+            tree,
+            filter,
+            tree_id,
+            status,
+            revision,
+        })
+    }
+
+    /// What stands after the mount's URI in a URI that begins with it, and the path of the file that it names; `None` for a
+    /// URI that the mount does not answer.
+    pub fn path_of<'u>(&self, uri: &'u str) -> Option<(&'u str, String)> {
+        let suffix = uri.strip_prefix(self.uri.as_str())?;
+        let path = file_tree::decode(suffix).filter(|path| self.filter.selects(path))?;
+        Some((suffix, path))
+    }
+
+    /// A file as a resource: `suffix` is its encoded path. Its content is read from the connection if `is_read`.
+    pub fn resource(&self, suffix: &str, entry: Option<&MountEntry>, is_read: bool) -> Option<Resource> {
+        let uri = ResourceUri::parse(&format!("{}{suffix}", self.uri)).ok()?;
+        let path = file_tree::decode(suffix)?;
+        let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
+        // Known by the name alone, if at all.
+        let typed = [true, false].map(|is_text| ::skill::mime_type(&name, is_text));
+        let mime_type = (typed[0] == typed[1]).then(|| typed[0].to_owned());
+        // Lists show the size of the only part; the content of what is read is at its source.
+        let size = entry.and_then(|entry| entry.size).filter(|_| !is_read);
+        let parts = size.map(|size| Part {
+            uri: None,
+            mime_type: None,
+            kind: PartKind::Blob,
+            hash: ContentHash([0; 32]),
+            size,
+            meta: None,
+        });
+        let parts = parts.into_iter().collect();
+        let source = if is_read { Some(Arc::new(self.source(suffix)?)) } else { None };
+        Some(Resource {
+            uri,
+            definition: Definition {
+                name,
+                title: None,
+                description: None,
+                mime_type,
+                annotations: self.annotations.clone(),
+                icons: None,
+                meta: None,
+            },
+            labels: self.labels.clone(),
+            parts,
+            source,
+            revision: entry.map_or(self.revision, |entry| entry.revision),
+            last_modified: entry.map_or(OffsetDateTime::UNIX_EPOCH, |entry| entry.modified),
+        })
+    }
+
+    fn source(&self, suffix: &str) -> Option<SourcePlace> {
+        let text = SourceText {
+            connection: self.place.connection.clone(),
+            path: Some(format!("{}{suffix}", self.place.path)),
+            query: BTreeMap::new(),
+            reference: self.place.reference.clone(),
+            statement: None,
+            format: None,
+            ttl_ms: self.ages.ttl_ms,
+            stale_ms: self.ages.stale_ms,
+        };
+        Some(SourcePlace::new(text).ok()?.stored(self.connection))
+    }
+}
+
+impl DefinitionKind for Mount {
+    type Key = Slug;
+    type New = NewMount;
+
+    const NAME: &'static str = "mount";
+    const LIST: &'static str = "mounts";
+    const KEY: &'static str = "name";
+    const MAY_BE_ABSENT: bool = true;
+    const ADDED: ChangeKind = ChangeKind::MountAdded;
+    const REMOVED: ChangeKind = ChangeKind::MountRemoved;
+    const IS_CHANGED_BY: fn(ChangeKind) -> bool = ChangeKind::is_of_mount;
+    const IS_RELISTED_BY: fn(ChangeKind) -> bool = ChangeKind::is_of_mount;
+
+    fn parse_key(text: &str) -> Result<Slug, Fault> {
+        Slug::parse(text).map_err(|error| Fault::invalid_params(format!("name {error}")))
+    }
+
+    fn key(&self) -> &Slug {
+        &self.name
+    }
+
+    fn key_of(new: &NewMount) -> &Slug {
+        &new.name
+    }
+
+    fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    fn labels_of(new: &NewMount) -> &Labels {
+        &new.labels
+    }
+
+    fn memory(&self) -> usize {
+        let MountPlace { connection, path, reference, include, exclude } = &self.place;
+        let globs = include.len() + exclude.len();
+        behind_arc(size_of::<Self>())
+            + behind_arc(self.name.as_str().len())
+            + behind_arc(self.uri.as_str().len())
+            + texts([connection.as_str(), path.as_str()].into_iter().chain(reference.as_deref())) * 2
+            + texts(include.iter().chain(exclude).map(String::as_str))
+            + allocated(globs * size_of::<String>())
+            + globs * GLOB_BYTES
+            + texts(raw_text(self.annotations.as_deref()))
+            + self.labels.heap()
+    }
+
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    fn contents(&self) -> Vec<(ContentHash, Option<usize>)> {
+        Vec::new()
+    }
+
+    fn contents_of(_: &NewMount) -> impl Iterator<Item = (ContentHash, &bytes::Bytes)> {
+        std::iter::empty()
+    }
+
+    fn difference(&self, new: &NewMount) -> Option<Difference> {
+        let is_same = (&self.uri, &self.place, self.ages, &self.labels)
+            == (&new.uri, &new.place, new.ages, &new.labels)
+            && raw_text(self.annotations.as_deref()) == raw_text(new.annotations.as_deref());
+        (!is_same).then_some(Difference { change: ChangeKind::MountDefined, contents: false })
+    }
+
+    /// What is below the URI is served by something else.
+    fn further_changes(old: Option<&Self>, new: Option<&NewMount>) -> Vec<(ChangeKind, String)> {
+        let (before, after) = (old.map(|old| &old.uri), new.map(|new| &new.uri));
+        let moved = after.filter(|after| before != Some(after));
+        before.into_iter().chain(moved).map(|uri| (ChangeKind::MountServed, uri.to_string())).collect()
+    }
+}
+
+impl Fingerprint for Mount {
+    fn fingerprint(&self) -> Digest {
+        fingerprint(&self.uri, &self.place, self.ages, (self.annotations.as_deref(), &self.labels))
+    }
+}
+
+impl Fingerprint for NewMount {
+    fn fingerprint(&self) -> Digest {
+        fingerprint(&self.uri, &self.place, self.ages, (self.annotations.as_deref(), &self.labels))
+    }
+}
+
+fn fingerprint(
+    uri: &ResourceUri,
+    place: &MountPlace,
+    ages: Ages,
+    (annotations, labels): (Option<&RawValue>, &Labels),
+) -> Digest {
+    Parts::default()
+        .part(uri.as_str())
+        .json(place)
+        .json(&ages)
+        .unless_default(&annotations.map(RawValue::get))
+        .unless_default(labels)
+        .digest()
+}
+
+#[cfg(test)]
+mod tests;

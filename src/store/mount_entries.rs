@@ -1,0 +1,189 @@
+//! The files of mounts, as scans found them, and how the scans went.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::batch::batches;
+use super::columns::labels;
+use super::write::Write;
+use super::{Store, StoreError};
+use crate::model::ids::{AgentId, AgentRef, ConnectionId, Slug, TenantId};
+use crate::model::label::Labels;
+use crate::model::mount::{MountEntry, MountStatus, TreeId};
+use crate::model::scope::Revision;
+
+/// A mount, to be scanned.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ScannedMount {
+    /// The agent.
+    pub agent: AgentRef,
+    /// Its name.
+    pub name: Slug,
+    /// What it lists.
+    pub tree: TreeId,
+    /// Its connection.
+    pub connection: ConnectionId,
+}
+
+struct MountRow {
+    tenant: Uuid,
+    agent: Uuid,
+    name: String,
+    tree: i64,
+    connection: Uuid,
+}
+
+impl Store {
+    /// The mounts of all agents, those of each connection together, at most `limit`.
+    pub async fn scanned_mounts(&self, limit: i64) -> Result<Vec<ScannedMount>, StoreError> {
+        let rows = self
+            .read(async |connection| {
+                sqlx::query_as!(
+                    MountRow,
+                    "select m.tenant, m.agent, m.name, m.tree, m.connection from mounts m
+                    join agents a on a.tenant = m.tenant and a.uid = m.agent
+                    where a.deleted_at is null order by m.connection, m.tree limit $1",
+                    limit,
+                )
+                .fetch_all(connection)
+                .await
+            })
+            .await?;
+        let mount = |row: MountRow| {
+            let name = Slug::parse(&row.name).map_err(|_| StoreError::Unreadable("mount"))?;
+            Ok(ScannedMount {
+                agent: AgentRef { tenant: TenantId(row.tenant), uid: AgentId(row.agent) },
+                name,
+                tree: TreeId(row.tree),
+                connection: ConnectionId(row.connection),
+            })
+        };
+        rows.into_iter().map(mount).collect()
+    }
+
+    /// The revision that last changed what a mount lists, zero before the first scan; `None` if it lists something else.
+    pub async fn scanned(&self, mount: &ScannedMount) -> Result<Option<Revision>, StoreError> {
+        let ScannedMount { agent, name, tree, .. } = mount;
+        let scanned = self
+            .read(async |connection| {
+                sqlx::query_scalar!(
+                    "select scanned from mounts where tenant = $1 and agent = $2 and name = $3 and tree = $4",
+                    agent.tenant.0,
+                    agent.uid.0,
+                    name.as_str(),
+                    tree.0,
+                )
+                .fetch_optional(connection)
+                .await
+            })
+            .await?;
+        Ok(scanned.map(Revision))
+    }
+
+    /// Records how scans of a mount go, unless it lists something else meanwhile.
+    pub async fn record_scan(&self, mount: &ScannedMount, status: &MountStatus) -> Result<(), StoreError> {
+        let ScannedMount { agent, name, tree, .. } = mount;
+        self.run(async |connection| {
+            sqlx::query!(
+                "update mounts set state = $5, entries = $6, checked_at = coalesce($7, checked_at), reason = $8
+                where tenant = $1 and agent = $2 and name = $3 and tree = $4",
+                agent.tenant.0,
+                agent.uid.0,
+                name.as_str(),
+                tree.0,
+                status.state.as_str(),
+                i64::try_from(status.entries).unwrap_or(i64::MAX),
+                status.checked_at,
+                status.reason,
+            )
+            .execute(connection)
+            .await
+        })
+        .await?;
+        Ok(())
+    }
+}
+
+impl Write {
+    /// Sets the revision that last changed what a mount lists. Returns its labels; `None` if another write did so since
+    /// `known`, or the mount lists something else.
+    pub async fn claim_scan(
+        &mut self,
+        mount: &ScannedMount,
+        known: Revision,
+        revision: Revision,
+    ) -> Result<Option<Labels>, StoreError> {
+        let ScannedMount { agent, name, tree, .. } = mount;
+        let claimed = sqlx::query_scalar!(
+            "update mounts set scanned = $6
+            where tenant = $1 and agent = $2 and name = $3 and tree = $4 and scanned = $5 returning labels",
+            agent.tenant.0,
+            agent.uid.0,
+            name.as_str(),
+            tree.0,
+            known.0,
+            revision.0,
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        claimed.map(|stored| labels(Some(&stored))).transpose()
+    }
+
+    /// Adds or replaces files of a mount.
+    pub async fn put_entries(
+        &mut self,
+        agent: AgentRef,
+        tree: TreeId,
+        entries: &[(String, MountEntry)],
+    ) -> Result<(), StoreError> {
+        for batch in batches(entries, |(path, _)| path.len()) {
+            let paths: Vec<_> = batch.iter().map(|(path, _)| path.as_str()).collect();
+            let size = |entry: &MountEntry| entry.size.and_then(|size| i64::try_from(size).ok());
+            let sizes: Vec<_> = batch.iter().map(|(_, entry)| size(entry)).collect();
+            let modified: Vec<_> = batch.iter().map(|(_, entry)| entry.modified).collect();
+            let validators: Vec<_> = batch.iter().map(|(_, entry)| &entry.validator[..]).collect();
+            let revisions: Vec<_> = batch.iter().map(|(_, entry)| entry.revision.0).collect();
+            sqlx::query!(
+                "insert into mount_entries (tenant, agent, tree, path, size, modified, validator, revision)
+                select $1, $2, $3, new.* from unnest($4::text[], $5::bigint[], $6::timestamptz[], $7::bytea[],
+                $8::bigint[]) as new
+                on conflict (tenant, agent, tree, path) do update set size = excluded.size,
+                modified = excluded.modified, validator = excluded.validator, revision = excluded.revision",
+                agent.tenant.0,
+                agent.uid.0,
+                tree.0,
+                &paths as &[&str],
+                &sizes as &[Option<i64>],
+                &modified as &[OffsetDateTime],
+                &validators as &[&[u8]],
+                &revisions,
+            )
+            .execute(self.connection())
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes files of a mount.
+    pub async fn delete_entries(
+        &mut self,
+        agent: AgentRef,
+        tree: TreeId,
+        paths: &[String],
+    ) -> Result<(), StoreError> {
+        for batch in batches(paths, String::len) {
+            sqlx::query!(
+                "delete from mount_entries where (tenant, agent, tree, path) in (
+                    select $1::uuid, $2::uuid, $3::bigint, unnest($4::text[])
+                )",
+                agent.tenant.0,
+                agent.uid.0,
+                tree.0,
+                batch,
+            )
+            .execute(self.connection())
+            .await?;
+        }
+        Ok(())
+    }
+}
