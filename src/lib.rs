@@ -4,6 +4,9 @@
 //! reads them at `/<agent_id>/mcp`. `ARCHITECTURE.md` describes the modules and the direction of imports: a module
 //! imports only modules above it in this list.
 
+// Futures of requests are nested deeply, and each is found to be `Send` through all of them.
+#![recursion_limit = "256"]
+
 pub mod model;
 
 pub mod config;

@@ -32,6 +32,9 @@ pub enum AppError {
     /// The keys of access token issuers cannot be fetched.
     #[error(transparent)]
     Tokens(#[from] FetchError),
+    /// The client that exports traces cannot be made.
+    #[error("traces cannot be exported: {0}")]
+    Traces(#[source] reqwest::Error),
     /// The listeners cannot be opened.
     #[error(transparent)]
     Server(#[from] ServerError),

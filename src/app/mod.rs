@@ -21,6 +21,7 @@ mod services;
 mod signals;
 mod signing;
 mod startup;
+mod traces;
 mod verify;
 
 use std::net::SocketAddr;
@@ -42,6 +43,7 @@ use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::OriginRules;
 use crate::http::recorder::RequestRecorder;
 use crate::http::request_id::RequestIds;
+use crate::http::tenant_meter::TenantMeter;
 use crate::mcp::endpoint::{Endpoint, Services};
 use crate::model::feed::{ChangeFeed, Follower, Subscriptions};
 use crate::model::sources::Sources;
@@ -49,7 +51,7 @@ use crate::quota::limits::Limits;
 use crate::quota::usage::UsageBook;
 use crate::server::gateway::{Gateway, GatewayOptions, SharedMetadata, SurfaceOptions, Surfaces};
 use crate::server::listeners::Listeners;
-use crate::server::metrics::Metrics;
+use crate::server::metrics::{AnswerMeter, Metrics};
 use crate::sources::{Connections, Leases};
 use crate::store::{Store, StoreError, StoreOptions};
 
@@ -159,7 +161,11 @@ async fn build(
         sessions: Arc::clone(&over_database.sessions),
         feed: Arc::clone(&feed),
         budget: Arc::clone(&over_database.budget),
-        recorder: Arc::new(RequestRecorder::new(Arc::clone(&audit.audit), usage)),
+        recorder: Arc::new(RequestRecorder::new(
+            Arc::clone(&audit.audit),
+            usage,
+            TenantMeter::new(settings.metrics.tenants),
+        )),
         limits,
     };
     let authenticator = Authenticator::new(
@@ -176,6 +182,9 @@ async fn build(
         leases: Arc::clone(&leases),
         operators: credentials.operators.clone(),
         token: settings.metrics.token.clone(),
+        answers: AnswerMeter::default(),
+        tracer: traces::start(settings, &sources, &background)?,
+        started: (sources.clock.now() - time::OffsetDateTime::UNIX_EPOCH).as_seconds_f64(),
     };
     let connections = Arc::clone(&over_database.connections);
     let administered = (services, connections);

@@ -16,6 +16,7 @@ use crate::model::caller::Payer;
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
+use crate::store::changes::ScopeChanges;
 use crate::store::{Store, StoreError};
 
 /// The maximum number of changes to catch up with; a cell further behind drops all facts instead.
@@ -208,7 +209,9 @@ impl<H: Invalidate> Cell<H> {
                 return;
             }
             let revision = match read {
-                Some((head, changes)) if head.floor <= applied && changes.len() <= MOST_CHANGES => {
+                Some(ScopeChanges { head, changes, .. })
+                    if head.floor <= applied && changes.len() <= MOST_CHANGES =>
+                {
                     for (change, _) in &changes {
                         state.facts.invalidate(change);
                     }
@@ -216,7 +219,7 @@ impl<H: Invalidate> Cell<H> {
                 }
                 known => {
                     state.facts = H::default();
-                    known.map_or_else(|| self.wanted(), |(head, _)| head.revision)
+                    known.map_or_else(|| self.wanted(), |read| read.head.revision)
                 }
             };
             state.applied = Some(revision.max(applied));

@@ -1,6 +1,7 @@
 //! Loads cached facts from the database: a bounded number concurrently (against a thundering herd at a cold start), each
 //! with a deadline. [`Loader`] also decides when stale facts may be used because the database is unreachable.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::model::fault::Fault;
 use crate::model::feed::{ChangeFeed, FeedStatus};
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::{Store, StoreError};
+use crate::telemetry::trace::{Kind, traced};
 
 /// The deadline of a load while the database is unreachable.
 const UNREACHABLE_DEADLINE: Duration = Duration::from_millis(250);
@@ -156,6 +158,8 @@ impl Loader {
             }
             load().await
         };
+        let loading = pin!(loading);
+        let loading = traced("load", Kind::Internal, loading);
         tokio::time::timeout(deadline, loading).await.unwrap_or(Err(StoreError::Timeout))
     }
 

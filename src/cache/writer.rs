@@ -1,5 +1,6 @@
 //! Runs writes: one at a time per scope, detached from the caller, and published to cells and replicas after the commit.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::store::audit::entry::Entry;
 use crate::store::write::{NewChange, Write, Written};
 use crate::store::{Store, StoreError};
 use crate::telemetry::span;
+use crate::telemetry::trace::{Kind, traced};
 
 /// The permit of a scope, and a share of the pool unless an open transaction comes with it.
 type Acquired = (Turn<OpenTransaction>, Option<OwnedSemaphorePermit>);
@@ -84,7 +86,7 @@ impl Writer {
         write: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {
         self.tasks
-            .spawn(span::inherit(write))
+            .spawn(span::inherit(async move { traced("write", Kind::Internal, pin!(write)).await }))
             .await
             .unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
     }

@@ -14,8 +14,9 @@ section! {
         format: optional(LogFormat, FORMAT, "json"),
         /// What is logged: a level, or levels by module such as "warn,waggle=debug".
         filter: value(LogFilter, FILTER) = LogFilter("info".to_owned()),
-        /// on or off: one line at info for each request, with its method, status, agent and duration.
-        access: value(bool, ACCESS) = false,
+        /// on, combined or off: one line for each request. "on" logs an event at info, with its method, status, agent and
+        /// duration; "combined" writes the combined format of web servers to standard output.
+        access: value(AccessLog, ACCESS) = AccessLog::Off,
     }
 }
 
@@ -30,19 +31,41 @@ impl LogFilter {
     }
 }
 
-const FORMAT: Text<LogFormat> = Text { parse: LogFormat::parse, display: LogFormat::to_string };
-const FILTER: Text<LogFilter> = Text { parse: filter, display: |filter| filter.0.clone() };
-const ACCESS: Text<bool> =
-    Text { parse: access, display: |access| if *access { "on".to_owned() } else { "off".to_owned() } };
-const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+/// Whether and how each request is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Not at all.
+    Off,
+    /// As an event of the log.
+    Event,
+    /// In the combined format of web servers, on standard output.
+    Combined,
+}
 
-fn access(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("is neither on nor off".to_owned()),
+impl AccessLog {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "on" => Ok(Self::Event),
+            "combined" => Ok(Self::Combined),
+            _ => Err("is none of on, combined and off".to_owned()),
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Event => "on",
+            Self::Combined => "combined",
+        }
     }
 }
+
+const ACCESS: Text<AccessLog> =
+    Text { parse: AccessLog::parse, display: |access| access.as_str().to_owned() };
+const FORMAT: Text<LogFormat> = Text { parse: LogFormat::parse, display: LogFormat::to_string };
+const FILTER: Text<LogFilter> = Text { parse: filter, display: |filter| filter.0.clone() };
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 fn filter(text: &str) -> Result<LogFilter, String> {
     // `EnvFilter` computes the offsets of a directive without surrounding blanks and applies them to the text with

@@ -1,4 +1,4 @@
-//! `[metrics]`: access to `/metrics`.
+//! `[metrics]`: access to `/metrics`, and metrics of tenants.
 
 use secrecy::SecretString;
 
@@ -7,12 +7,15 @@ use super::text::Secret;
 use crate::model::key::SecretKey;
 
 section! {
-    /// Access to `/metrics`.
+    /// Access to `/metrics`, and metrics of tenants.
     #[derive(Clone, Debug)]
     pub struct Metrics["metrics"] {
         /// A bearer token that is valid for /metrics only, for a Prometheus on another machine. Default: none, so that only
         /// operator keys are accepted from there; a scraper on this machine needs no credential.
         token: optional(SecretString, Secret(token), "a-random-text"),
+        /// How many tenants have metrics of their own, labelled with the tenant's UUID; the others are counted together as
+        /// "other". 0 turns it off.
+        tenants: count(usize, 0..=10_000) = 0,
     }
 }
 

@@ -35,6 +35,7 @@ mod show;
 mod sources;
 mod text;
 mod tokens;
+mod traces;
 mod urls;
 mod usage;
 mod writes;
@@ -59,7 +60,7 @@ pub use self::issuers::{IssuerTenants, TokenIssuer};
 pub use self::layers::Flags;
 use self::layers::Layers;
 pub use self::limits::Limits;
-pub use self::log::{Log, LogFilter};
+pub use self::log::{AccessLog, Log, LogFilter};
 pub use self::log_format::LogFormat;
 pub use self::mcp::Mcp;
 pub use self::metrics::Metrics;
@@ -72,6 +73,7 @@ pub use self::sessions::Sessions;
 pub use self::show::Listing;
 pub use self::sources::Sources;
 pub use self::tokens::Tokens;
+pub use self::traces::Traces;
 pub use self::urls::{PublicUrl, SecureUrl};
 pub use self::usage::Usage;
 pub use self::writes::Writes;
@@ -87,7 +89,7 @@ pub struct Settings {
     pub embedded: Embedded,
     /// The administration API.
     pub admin: Admin,
-    /// Access to `/metrics`.
+    /// Access to `/metrics`, and metrics of tenants.
     pub metrics: Metrics,
     /// Cached credentials, and protection from guessing.
     pub access: Access,
@@ -117,6 +119,10 @@ pub struct Settings {
     pub audit: Audit,
     /// Log format and filter.
     pub log: Log,
+    /// What spans show.
+    pub traces: Traces,
+    /// The export of traces, if it is configured.
+    pub otel: Option<trace_export::Config>,
 }
 
 /// What the settings are used for.
@@ -210,6 +216,8 @@ impl Settings {
             mcp: Mcp::read(reader),
             audit: Audit::read(reader),
             log: Log::read(reader),
+            traces: Traces::read(reader),
+            otel: traces::export(reader),
         }
     }
 

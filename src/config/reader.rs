@@ -102,6 +102,18 @@ impl Reader {
         self.environment.of_the_system(variable)
     }
 
+    /// A variable of the environment that is not a setting, as text; `None` if it is not UTF-8.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        self.environment.of_the_system(name)?.into_string().ok()
+    }
+
+    /// Reports the wrong value of such a variable, whose name is the first word of the message.
+    pub(super) fn refuse_variable(&mut self, problem: &str) {
+        let (name, message) = problem.split_once(' ').unwrap_or((problem, ""));
+        let source = Some(Source::Variable(name.to_owned()));
+        self.problems.push(Problem { source, setting: None, message: message.to_owned() });
+    }
+
     fn add(
         &mut self,
         name: &'static str,

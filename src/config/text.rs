@@ -12,6 +12,18 @@ pub(super) struct Text<T> {
     pub(super) display: fn(&T) -> String,
 }
 
+/// `on` or `off`.
+pub(super) const ON_OFF: Text<bool> =
+    Text { parse: on_off, display: |on| if *on { "on".to_owned() } else { "off".to_owned() } };
+
+fn on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("is neither on nor off".to_owned()),
+    }
+}
+
 impl<T> Kind for Text<T> {
     type Value = T;
 

@@ -23,6 +23,7 @@ use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Sources;
 use crate::store::Store;
 use crate::store::notify::RequestId;
+use crate::telemetry::histogram::DurationCounts;
 
 /// How much longer a replica that does not answer is waited for than it trusts its memory: the difference between two
 /// clocks over that time.
@@ -45,6 +46,8 @@ pub struct FeedStats {
     pub clock_offset: time::Duration,
     /// How long the oldest transaction of the database server has been in progress, in any of its databases.
     pub oldest_transaction: Duration,
+    /// The time from a change until its events could be sent.
+    pub event_lag: DurationCounts,
 }
 
 /// The change feed of one replica.
@@ -110,6 +113,7 @@ impl Feed {
             timeline_changes,
             clock_offset,
             oldest_transaction,
+            event_lag: self.hub.lag.counts(),
         }
     }
 

@@ -14,18 +14,20 @@ use time::format_description::well_known::Rfc3339;
 use tokio::time::Instant;
 
 use crate::identity::grant::{Caller, Grant};
-use crate::model::audit::event::{Actor, Event, named, trace};
+use crate::model::audit::event::{Actor, Event, named};
 use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Outcome;
 use crate::model::method::{Era, Method};
 use crate::quota::limits::RateLimitSubject;
 use crate::quota::usage::QuotaSubject;
+use crate::telemetry::trace::{self, TraceContext};
 
 /// The outcomes, and one for answers of HTTP without a name in the protocol.
 const OUTCOMES: usize = Outcome::ALL.len() + 1;
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// The header of W3C Trace Context.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// A request from admission to its answer, on any surface.
 #[derive(Debug, Clone)]
@@ -113,7 +115,8 @@ impl RequestContext {
     ) -> Self {
         // The time of an event is that of its completion.
         let event = Event::new(OffsetDateTime::UNIX_EPOCH, named(request_id), client, method);
-        let trace = headers.get(TRACEPARENT).and_then(|header| trace(header.as_bytes()));
+        let caller = headers.get(TRACEPARENT).and_then(|header| TraceContext::parse(header.as_bytes()));
+        let trace = caller.map(|caller| caller.trace.to_be_bytes()).or_else(trace::own_trace);
         Self {
             began: Instant::now(),
             event: Event { trace, ..event },

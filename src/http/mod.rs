@@ -15,3 +15,5 @@ pub mod problem;
 pub mod recorder;
 pub mod refusals;
 pub mod request_id;
+pub mod request_trace;
+pub mod tenant_meter;

@@ -12,11 +12,13 @@ use http::Response;
 use hyper::body::Body as HttpBody;
 
 use super::context::{CompletedRequest, MethodLabel, QuotaHolder, RequestContext, RequestLabels};
+use super::tenant_meter::{CountedRequest, TenantMeter};
 use crate::audit::AuditRecorder;
 use crate::model::audit::event::Event;
 use crate::model::fault::{Fault, Outcome};
 use crate::model::limits::Usage;
 use crate::quota::usage::UsageBook;
+use crate::telemetry::histogram::{DurationCounts, DurationHistogram};
 
 /// Feeds audit log, usage and metrics from completed requests.
 #[derive(Debug)]
@@ -24,12 +26,13 @@ pub struct RequestRecorder {
     audit: Arc<AuditRecorder>,
     usage: Arc<UsageBook>,
     meter: Meter,
+    tenants: TenantMeter,
 }
 
 impl RequestRecorder {
     /// Creates a recorder that has counted nothing.
-    pub fn new(audit: Arc<AuditRecorder>, usage: Arc<UsageBook>) -> Self {
-        Self { audit, usage, meter: Meter::default() }
+    pub fn new(audit: Arc<AuditRecorder>, usage: Arc<UsageBook>, tenants: TenantMeter) -> Self {
+        Self { audit, usage, meter: Meter::default(), tenants }
     }
 
     /// The audit log.
@@ -45,6 +48,11 @@ impl RequestRecorder {
     /// The counted requests.
     pub fn meter(&self) -> &Meter {
         &self.meter
+    }
+
+    /// The requests by tenant.
+    pub fn tenants(&self) -> &TenantMeter {
+        &self.tenants
     }
 
     /// Completes a request with its answer, which is replaced by that of `refuse` if its audit row cannot be made durable:
@@ -64,7 +72,13 @@ impl RequestRecorder {
         }
         let context = context.as_mut();
         if let Some(labels) = context.labels() {
-            self.meter.count(labels, context.elapsed());
+            let took = context.elapsed();
+            self.meter.count(labels, took);
+            let Event { tenant, outcome, bytes_in, bytes_out, .. } = &context.event;
+            if let Some(tenant) = tenant {
+                let bytes = bytes_in + bytes_out.unwrap_or(0);
+                self.tenants.count(*tenant, CountedRequest { outcome: *outcome, bytes, took });
+            }
         }
     }
 
@@ -120,26 +134,12 @@ fn usage_method(event: &Event) -> &'static str {
     }
 }
 
-/// The upper bounds of the duration buckets, in microseconds.
-pub const BOUNDS: [u64; 15] = [
-    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
-    30_000_000,
-];
-
 /// The requests of a replica.
 #[derive(Debug)]
 pub struct Meter {
     /// By method, era and outcome.
     requests: Box<[AtomicU64]>,
-    durations: [Durations; MethodLabel::COUNT],
-}
-
-/// A histogram of durations.
-#[derive(Debug, Default)]
-struct Durations {
-    /// The number of durations in each bucket of [`BOUNDS`] (not cumulative), and above the last.
-    buckets: [AtomicU64; BOUNDS.len() + 1],
-    micros: AtomicU64,
+    durations: [DurationHistogram; MethodLabel::COUNT],
 }
 
 /// The number of requests with the same labels.
@@ -160,19 +160,15 @@ pub struct Requests {
 pub struct Took {
     /// The method.
     pub method: &'static str,
-    /// The cumulative number up to each of [`BOUNDS`].
-    pub within: [u64; BOUNDS.len()],
-    /// The number of requests.
-    pub count: u64,
-    /// The sum of the durations, in microseconds.
-    pub micros: u64,
+    /// The durations.
+    pub durations: DurationCounts,
 }
 
 impl Default for Meter {
     fn default() -> Self {
         Self {
             requests: (0..RequestLabels::COUNT).map(|_| AtomicU64::new(0)).collect(),
-            durations: std::array::from_fn(|_| Durations::default()),
+            durations: std::array::from_fn(|_| DurationHistogram::default()),
         }
     }
 }
@@ -184,7 +180,7 @@ impl Meter {
             slot.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(durations) = self.durations.get(labels.method.index()) {
-            durations.count(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+            durations.count(took);
         }
     }
 
@@ -203,28 +199,8 @@ impl Meter {
     pub fn took(&self) -> impl Iterator<Item = Took> {
         let all = MethodLabel::all()
             .zip(&self.durations)
-            .map(|(method, durations)| durations.took(method.as_str()));
-        all.filter(|took| took.count > 0)
-    }
-}
-
-impl Durations {
-    fn count(&self, micros: u64) {
-        let bucket = BOUNDS.iter().position(|bound| micros <= *bound).unwrap_or(BOUNDS.len());
-        if let Some(bucket) = self.buckets.get(bucket) {
-            bucket.fetch_add(1, Ordering::Relaxed);
-        }
-        self.micros.fetch_add(micros, Ordering::Relaxed);
-    }
-
-    fn took(&self, method: &'static str) -> Took {
-        let mut count = 0;
-        let counts = self.buckets.each_ref().map(|bucket| {
-            count += bucket.load(Ordering::Relaxed);
-            count
-        });
-        let within = std::array::from_fn(|bound| counts.get(bound).copied().unwrap_or_default());
-        Took { method, within, count, micros: self.micros.load(Ordering::Relaxed) }
+            .map(|(method, durations)| Took { method: method.as_str(), durations: durations.counts() });
+        all.filter(|took| took.durations.count > 0)
     }
 }
 
@@ -232,7 +208,7 @@ impl Durations {
 mod tests {
     use std::time::Duration;
 
-    use super::{BOUNDS, Meter, MethodLabel, Outcome, RequestLabels, Requests};
+    use super::{Meter, MethodLabel, Outcome, RequestLabels, Requests};
     use crate::model::method::{Era, Method};
 
     fn labels(method: Option<Method>, era: Era, outcome: Option<Outcome>) -> RequestLabels {
@@ -268,14 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_counted_up_to_each_bound() {
+    fn durations_are_counted_by_method() {
         let meter = Meter::default();
         for micros in [50, 51, 2_000, 40_000_000] {
             meter.count(labels(None, Era::Legacy, None), Duration::from_micros(micros));
         }
-        let took = meter.took().next().unwrap();
-        assert_eq!((took.method, took.count, took.micros), ("other", 4, 40_002_101));
-        assert_eq!(took.within[..6], [1, 2, 2, 2, 2, 3]);
-        assert_eq!(took.within[BOUNDS.len() - 1], 3);
+        let took: Vec<_> = meter.took().collect();
+        let [took] = took.as_slice() else { panic!("{took:?}") };
+        assert_eq!((took.method, took.durations.count, took.durations.micros), ("other", 4, 40_002_101));
     }
 }

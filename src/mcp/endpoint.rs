@@ -1,5 +1,6 @@
 //! `/{agent_id}/mcp`: authentication and admission. The body is answered by `dispatch`.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ use crate::model::method::{self as mcp, Era};
 use crate::model::session::{Session, SessionId};
 use crate::quota::limits::{Admission, Limits, WorkPermit};
 use crate::sessions::Sessions;
+use crate::telemetry::trace::{Kind, traced};
 
 /// The bounds of the endpoint.
 #[derive(Debug, Clone)]
@@ -280,7 +282,7 @@ impl Endpoint {
     async fn admit(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         request.admitted.clone()?;
         self.recorder.audit().admit()?;
-        let admitted = self.identify(request).await;
+        let admitted = traced("access", Kind::Internal, pin!(self.identify(request))).await;
         if let Err(Fault::Unauthenticated | Fault::Forbidden) = &admitted {
             self.authenticator.charge_failure(request.client())?;
         }

@@ -13,7 +13,7 @@ use super::era::McpHeaders;
 use super::tools;
 use super::version::ProtocolVersion;
 use super::wire::members::{Members, text_of};
-use super::wire::parts::META_CLIENT_INFO;
+use super::wire::parts::{META_CLIENT_INFO, META_TRACEPARENT};
 use super::wire::{Incoming, Message, MethodName, Rejected, message};
 use crate::config::Costs;
 use crate::http::context::{BatchMessage, HiddenCheck, MethodLabel, RequestContext};
@@ -27,6 +27,7 @@ use crate::model::ids::SessionUid;
 use crate::model::method::{Era, Method};
 use crate::model::session::Session;
 use crate::telemetry::span;
+use crate::telemetry::trace::{self, TraceContext};
 
 /// A request to an MCP endpoint, from admission to its answer.
 #[derive(Debug)]
@@ -136,10 +137,19 @@ impl<'a> McpRequest<'a> {
         event.protocol = version.map(ProtocolVersion::as_str);
         let Incoming::Message(message) = incoming else { return };
         (event.method, event.subject) = asked(message);
-        let info = match message {
-            Message::Request(request) => request.params.meta().get(META_CLIENT_INFO),
-            Message::Notification { .. } | Message::Response => None,
+        let Message::Request(request) = message else {
+            event.client_name = None;
+            return;
         };
+        let meta = request.params.meta();
+        // SEP-414: before the header, which a proxy may have set.
+        let caller = meta.get(META_TRACEPARENT).and_then(text_of);
+        if let Some(caller) = caller.and_then(|text| TraceContext::parse(text.as_bytes())) {
+            event.trace = Some(caller.trace.to_be_bytes());
+            trace::adopt(caller);
+        }
+        trace::record_request(request.id.as_json());
+        let info = meta.get(META_CLIENT_INFO);
         event.client_name =
             info.and_then(ClientInfo::read).map(|info| ClientName::new(&info.name, &info.version));
     }

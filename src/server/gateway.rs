@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::request::Parts;
-use http::{Method, Response, StatusCode, Version};
+use http::{HeaderValue, Method, Response, StatusCode, Version};
 use hyper::body::Incoming;
 
 use self::admin_call::AdminCall;
@@ -20,11 +20,14 @@ use self::exchange::{Exchange, McpCall};
 pub(super) use self::surfaces::problem;
 use self::surfaces::{Arrival, guard};
 pub(crate) use self::surfaces::{SharedMetadata, SurfaceOptions, Surfaces};
+use super::access_log::AccessEntry;
 use super::health;
 use super::routes::{Surface, Target, target};
 use crate::catalog::Catalog;
+use crate::config::AccessLog;
 use crate::http::body::Body;
 use crate::http::client_address::TrustedProxies;
+use crate::http::context::TRACEPARENT;
 use crate::http::origin::{self, Cors, RequestSource};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::identity::AccessMemo;
@@ -47,8 +50,8 @@ pub(crate) struct GatewayOptions {
     pub(crate) deadline: Duration,
     /// The maximum number of headers of a request.
     pub(crate) most_headers: usize,
-    /// Whether each request is logged.
-    pub(crate) access_log: bool,
+    /// Whether and how each request is logged.
+    pub(crate) access_log: AccessLog,
 }
 
 impl Gateway {
@@ -70,11 +73,19 @@ impl Gateway {
     ) -> Response<Body> {
         // The id of the request, and the span of its log events.
         let id = self.ids.of(&parts.headers);
+        let target = target(parts.uri.path(), surface);
         let span = RequestSpan::new(id.to_str().unwrap_or_default(), &parts.method);
+        // The trace of a request that may be recorded, if traces are exported.
+        let tracer = self.surfaces.metrics.tracer.as_ref();
+        let tracer = tracer.filter(|_| matches!(target, Target::Mcp | Target::Admin));
+        let span = span.with_trace(
+            tracer.map(|tracer| tracer.begin(parts.headers.get(TRACEPARENT).map(HeaderValue::as_bytes))),
+        );
         let mut response = span
             .run(pin!(async {
                 // The access log.
-                let began = self.options.access_log.then(Instant::now);
+                let access_log = self.options.access_log;
+                let began = (access_log != AccessLog::Off).then(Instant::now);
                 let response = 'answered: {
                     // The number of headers: of HTTP/2, since hyper counts those of HTTP/1.1 as it reads them.
                     if parts.version == Version::HTTP_2 && parts.headers.len() > self.options.most_headers {
@@ -83,7 +94,7 @@ impl Gateway {
                     // The address of the client, as trusted proxies report it.
                     let client = self.options.proxies.client(peer, &parts.headers);
                     let arrival = Arrival { surfaces: &self.surfaces, parts, id: &id, peer, client };
-                    let mut exchange = match target(parts.uri.path(), surface) {
+                    let mut exchange = match target {
                         // Health checks pass nothing else.
                         Target::Alive => break 'answered health::alive(&parts.method),
                         Target::Ready => {
@@ -114,6 +125,10 @@ impl Gateway {
                             answered.unwrap_or_else(|interrupted| exchange.fail(arrival, &interrupted));
                         // Audit log, usage and metrics.
                         exchange.record(arrival, &mut response).await;
+                        // Traces.
+                        if let Some(tracer) = tracer {
+                            exchange.trace(tracer, arrival, &response);
+                        }
                         (response, source.ok().and_then(|RequestSource { origin, .. }| origin))
                     };
                     // The headers of the answer: those of the surface, then CORS.
@@ -128,11 +143,14 @@ impl Gateway {
                     response
                 };
                 if let Some(began) = began {
-                    log_access(began, &response);
+                    let client = self.options.proxies.client(peer, &parts.headers);
+                    let entry = AccessEntry { began, client, parts, response: &response };
+                    entry.write(access_log, || self.surfaces.recorder.audit().now());
                 }
                 response
             }))
             .await;
+        self.surfaces.metrics.answers.count(target, response.status());
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
     }
@@ -153,14 +171,4 @@ fn preflight(method: &Method, source: Option<&RequestSource>, cors: Cors) -> Opt
     origin::allow(origin, cors, response.headers_mut());
     origin::allow_preflight(cors, response.headers_mut());
     Some(response)
-}
-
-fn log_access(began: Instant, response: &Response<Body>) {
-    let duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-    tracing::info!(
-        target: "waggle::access",
-        status = response.status().as_u16(),
-        duration_us,
-        "request answered"
-    );
 }

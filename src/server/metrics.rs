@@ -1,7 +1,10 @@
 //! `GET /metrics`: the counters of all modules in the Prometheus text format, for authorized scrapers.
 //!
 //! Each module counts in atomics of its own, which are collected on a scrape. No label value comes from a client or a
-//! tenant.
+//! tenant's name.
+
+mod answers;
+mod process;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,19 +15,21 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
+pub(crate) use self::answers::AnswerMeter;
 use super::connection_limiter::ConnectionLimiter;
 use crate::http::body::Body;
 use crate::http::credential::{self, Presented};
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem;
-use crate::http::recorder::BOUNDS;
+use crate::http::tenant_meter::TenantCounts;
 use crate::mcp::endpoint::{Endpoint, Services, StreamStats};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::sources::Leases;
 use crate::store::Store;
 use crate::telemetry::exposition::{self, Exposition, Kind};
+use crate::telemetry::trace::Tracer;
 
 /// The name of the cache of encoded results, which has metrics of its own.
 const RESULTS: &str = "results";
@@ -51,6 +56,12 @@ pub(crate) struct Metrics {
     pub(crate) operators: OperatorKeys,
     /// A token that authorizes scrapes only.
     pub(crate) token: Option<SecretString>,
+    /// Counts the answers of all surfaces.
+    pub(crate) answers: AnswerMeter,
+    /// When the gateway started, in seconds since 1970.
+    pub(crate) started: f64,
+    /// Traces, if they are exported.
+    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 /// The origin of a scrape.
@@ -115,7 +126,10 @@ impl Metrics {
 
     fn render(&self, stream_stats: [StreamStats; 2]) -> String {
         let mut text = Exposition::default();
+        process::render(&mut text, self.started);
+        self.answers.render(&mut text);
         self.requests(&mut text);
+        self.tenants(&mut text);
         streams(&mut text, stream_stats);
         self.refusals(&mut text);
         self.feed(&mut text);
@@ -124,6 +138,7 @@ impl Metrics {
         self.fetches(&mut text);
         self.connections(&mut text);
         self.audit(&mut text);
+        self.traces(&mut text);
         text.finish()
     }
 
@@ -137,13 +152,28 @@ impl Metrics {
         let help = "Duration of requests of MCP endpoints; of streams, until they were opened.";
         let mut family = text.family("waggle_request_duration_seconds", Kind::Histogram, help);
         for took in self.services.recorder.meter().took() {
-            for (bound, count) in BOUNDS.iter().zip(took.within) {
-                let bound = seconds(*bound).to_string();
-                family.sample("_bucket", &[("method", took.method), ("le", &bound)], count);
+            family.durations(&[("method", took.method)], &took.durations);
+        }
+    }
+
+    fn tenants(&self, text: &mut Exposition) {
+        let tenants = self.services.recorder.tenants().counts();
+        let help = "Requests of a tenant's MCP endpoints by how they ended, where metrics.tenants is set.";
+        let mut family = text.family("waggle_tenant_requests_total", Kind::Counter, help);
+        for TenantCounts { tenant, results, .. } in &tenants {
+            for (result, count) in results {
+                family.sample("", &[("tenant", tenant), ("result", result)], count);
             }
-            family.sample("_bucket", &[("method", took.method), ("le", "+Inf")], took.count);
-            family.sample("_sum", &[("method", took.method)], seconds(took.micros));
-            family.sample("_count", &[("method", took.method)], took.count);
+        }
+        let help = "Bytes of the bodies of a tenant's requests and answers, where metrics.tenants is set.";
+        let mut family = text.family("waggle_tenant_bytes_total", Kind::Counter, help);
+        for TenantCounts { tenant, bytes, .. } in &tenants {
+            family.sample("", &[("tenant", tenant)], bytes);
+        }
+        let help = "Duration of a tenant's requests, where metrics.tenants is set.";
+        let mut family = text.family("waggle_tenant_request_duration_seconds", Kind::Histogram, help);
+        for TenantCounts { tenant, durations, .. } in &tenants {
+            family.durations(&[("tenant", tenant)], durations);
         }
     }
 
@@ -187,6 +217,8 @@ impl Metrics {
         family.sample("", &[("outcome", "failed")], stats.failed_sweeps);
         let help = "Cached scopes that were brought up to date.";
         text.counter("waggle_feed_catch_ups_total", help, stats.catch_ups);
+        let help = "Time from a change until its events could be sent, for agents with streams.";
+        text.family("waggle_event_lag_seconds", Kind::Histogram, help).durations(&[], &stats.event_lag);
     }
 
     fn caches(&self, text: &mut Exposition) {
@@ -252,6 +284,8 @@ impl Metrics {
         let mut family = text.family("waggle_database_connections", Kind::Gauge, help);
         family.sample("", &[("state", "in_use")], in_use);
         family.sample("", &[("state", "idle")], idle);
+        let help = "Connections that the pool may open.";
+        text.gauge("waggle_database_connections_limit", help, self.store.connection_limit());
     }
 
     fn fetches(&self, text: &mut Exposition) {
@@ -277,6 +311,17 @@ impl Metrics {
         text.gauge("waggle_source_leases", help, self.leases.held().borrow().len());
         let help = "Fetches of content from connections in progress.";
         text.gauge("waggle_source_fetches", help, stats.in_flight);
+    }
+
+    fn traces(&self, text: &mut Exposition) {
+        let stats = self.tracer.as_ref().map(|tracer| tracer.stats()).unwrap_or_default();
+        let help = "Spans of traces: accepted by the collector, refused or lost, or dropped since the queue was full.";
+        let mut family = text.family("waggle_trace_spans_total", Kind::Counter, help);
+        family.sample("", &[("outcome", "exported")], stats.exported);
+        family.sample("", &[("outcome", "failed")], stats.failed);
+        family.sample("", &[("outcome", "dropped")], stats.dropped);
+        let help = "Spans that wait to be exported.";
+        text.gauge("waggle_trace_spans_queued", help, stats.queued);
     }
 
     fn audit(&self, text: &mut Exposition) {
@@ -313,10 +358,6 @@ fn streams(text: &mut Exposition, streams: [StreamStats; 2]) {
     for stats in streams {
         family.sample("", &[("era", stats.era)], stats.notified);
     }
-}
-
-fn seconds(micros: u64) -> f64 {
-    std::time::Duration::from_micros(micros).as_secs_f64()
 }
 
 impl Scraper<'_> {

@@ -8,6 +8,7 @@
 //! - `routes` finds the part of the gateway that a path belongs to.
 //! - `metrics` collects the counters of all modules for `/metrics`.
 
+mod access_log;
 mod compression;
 mod connection;
 mod connection_limiter;

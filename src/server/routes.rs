@@ -12,6 +12,7 @@ pub(crate) enum Surface {
 }
 
 /// The part of the gateway that a path belongs to.
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Target {
     /// `/healthz`.
     Alive,

@@ -6,6 +6,7 @@ mod scan;
 mod stored;
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, ConnectionId, ResourceUri, TenantId};
 use crate::model::scope::Revision;
 use crate::model::sources::Clock;
+use crate::telemetry::trace::{self, traced};
 
 pub use polled::Polled;
 
@@ -263,7 +265,8 @@ impl Fetcher {
         let _waiting = Counts::enter(&inner.waiting, tenant, MOST_WAITING).ok_or(FetchError::Busy)?;
         before_wait();
         inner.counters.read(ReadFrom::Fetched);
-        let fetched = Inner::flight(inner, key, &connection, (known, found)).await?;
+        let flight = Inner::flight(inner, key, &connection, (known, found));
+        let fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
         let contents = fetched.contents.clone().ok_or(Missed::NotFound)?;
         answer(contents, ages.ttl.saturating_sub(fetched.checked.elapsed()))
     }

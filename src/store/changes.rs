@@ -27,6 +27,17 @@ pub struct Sweep {
     pub now: OffsetDateTime,
 }
 
+/// The changes of a scope after a revision, with its head as of the same moment.
+#[derive(Debug)]
+pub struct ScopeChanges {
+    /// The head of the scope.
+    pub head: Head,
+    /// The changes with their audiences, in order.
+    pub changes: Vec<(Change, Audience)>,
+    /// When the oldest of them was made, by the database's clock.
+    pub oldest: Option<OffsetDateTime>,
+}
+
 impl Snapshot {
     /// The changes of a scope after a revision that concern callers with these labels, at most `limit`, in order.
     pub async fn changes_for(
@@ -100,7 +111,7 @@ impl Store {
         scope: Scope,
         after: Revision,
         limit: usize,
-    ) -> Result<Option<(Head, Vec<(Change, Audience)>)>, StoreError> {
+    ) -> Result<Option<ScopeChanges>, StoreError> {
         self.read(async |connection| read_changes(connection, scope, after, limit).await).await
     }
 
@@ -145,13 +156,13 @@ async fn read_changes(
     scope: Scope,
     after: Revision,
     limit: usize,
-) -> Result<Option<(Head, Vec<(Change, Audience)>)>, sqlx::Error> {
+) -> Result<Option<ScopeChanges>, sqlx::Error> {
     // One statement, and so one snapshot.
     let rows = sqlx::query!(
         r#"select h.revision as head, h.floor, c.revision as "revision?", c.kind as "kind?", c.subject as "subject?",
-            c.audience as "audience?"
+            c.audience as "audience?", c.at as "at?"
         from heads h left join lateral (
-            select revision, ordinal, kind, subject, audience from changes
+            select revision, ordinal, kind, subject, audience, at from changes
             where scope = h.scope and revision > $2 order by revision, ordinal limit $3
         ) c on true
         where h.scope = $1 order by c.revision, c.ordinal"#,
@@ -163,11 +174,12 @@ async fn read_changes(
     .await?;
     let Some(first) = rows.first() else { return Ok(None) };
     let head = Head { revision: Revision(first.head), floor: Revision(first.floor) };
+    let oldest = rows.iter().filter_map(|row| row.at).min();
     let changes = rows.into_iter().filter_map(|row| {
         let (revision, kind) = (Revision(row.revision?), ChangeKind::parse(&row.kind?));
         Some((Change { revision, kind, subject: row.subject? }, audience(row.audience)))
     });
-    Ok(Some((head, changes.collect())))
+    Ok(Some(ScopeChanges { head, changes: changes.collect(), oldest }))
 }
 
 /// A dedicated connection for sweeps.

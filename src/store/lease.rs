@@ -8,6 +8,7 @@ use sqlx::{Executor, PgConnection, Postgres};
 
 use super::error::is_connection_lost;
 use super::{Store, StoreError};
+use crate::telemetry::trace::{self, Kind, SQL};
 
 /// A leased connection of the pool.
 #[derive(Debug)]
@@ -88,11 +89,16 @@ impl Store {
         &self,
         statement: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
+        let span = trace::leaf(SQL, Kind::Client);
         let mut lease = self.lease().await?;
         let answered = tokio::time::timeout(self.response_timeout, statement(lease.connection())).await;
         let done = answered.map_err(|_| StoreError::Timeout)?;
         // A response, including an error, leaves the connection usable; the pool detects a lost one itself.
         lease.known = matches!(&done, Ok(_) | Err(sqlx::Error::Database(_) | sqlx::Error::RowNotFound));
-        Ok(done?)
+        let done = done?;
+        if let Some(span) = span {
+            span.succeeded();
+        }
+        Ok(done)
     }
 }

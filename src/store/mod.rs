@@ -197,6 +197,11 @@ impl Store {
         (all.saturating_sub(idle), idle)
     }
 
+    /// The number of connections that the pool may open.
+    pub fn connection_limit(&self) -> u32 {
+        self.pool.options().get_max_connections()
+    }
+
     /// Closes all currently open connections of the pool instead of using them again, since they may lead to
     /// another server than new ones.
     pub fn retire_connections(&self) {

@@ -1,6 +1,9 @@
 //! The Prometheus text format, version 0.0.4: metric families, each with its type, help and samples.
 
 use std::fmt::{Display, Write};
+use std::time::Duration;
+
+use super::histogram::{BOUNDS, DurationCounts};
 
 /// The media type.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -56,6 +59,20 @@ impl Exposition {
 }
 
 impl Family<'_> {
+    /// Adds the samples of a histogram of durations.
+    pub(crate) fn durations(&mut self, labels: &[(&str, &str)], counts: &DurationCounts) {
+        let bucket = |family: &mut Self, bound: &str, count: u64| {
+            let labels: Vec<_> = labels.iter().copied().chain([("le", bound)]).collect();
+            family.sample("_bucket", &labels, count);
+        };
+        for (bound, count) in BOUNDS.iter().zip(counts.within) {
+            bucket(self, &seconds(*bound).to_string(), count);
+        }
+        bucket(self, "+Inf", counts.count);
+        self.sample("_sum", labels, seconds(counts.micros));
+        self.sample("_count", labels, counts.count);
+    }
+
     /// Adds a sample, with a suffix of the family's name. Label values are constants of the gateway, never text from a
     /// client, and need no escaping.
     pub(crate) fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
@@ -65,6 +82,10 @@ impl Family<'_> {
         }
         _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
+}
+
+fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
 }
 
 #[cfg(test)]

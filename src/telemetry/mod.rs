@@ -1,7 +1,9 @@
-//! Logs, the spans of requests, and the text format of metrics.
+//! Logs, the spans and traces of requests, histograms, and the text format of metrics.
 
 pub(crate) mod exposition;
+pub mod histogram;
 mod logs;
 pub mod span;
+pub mod trace;
 
 pub use logs::{FilterHandle, TelemetryError, init, started_format};

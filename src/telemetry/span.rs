@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use http::Method;
 use serde_json::Value;
@@ -16,6 +17,7 @@ use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::trace::ActiveTrace;
 use crate::model::ids::TenantId;
 
 /// The maximum length of `X-Request-Id`.
@@ -34,6 +36,9 @@ pub struct RequestSpan {
     agent: InlineText<AGENT_BYTES>,
     tenant: Option<TenantId>,
     method: Cow<'static, str>,
+    trace: Option<Arc<ActiveTrace>>,
+    /// The child span of the trace that is polled.
+    child: u64,
 }
 
 impl RequestSpan {
@@ -54,7 +59,14 @@ impl RequestSpan {
             agent: InlineText::new(""),
             tenant: None,
             method: Cow::Borrowed(method),
+            trace: None,
+            child: 0,
         }
+    }
+
+    /// The span with the trace of its request.
+    pub fn with_trace(self, trace: Option<Arc<ActiveTrace>>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Runs a future inside the span. It is pinned by the caller, so that it is not moved.
@@ -74,7 +86,8 @@ impl RequestSpan {
         fields
             .into_iter()
             .filter(|(_, value)| !value.is_empty())
-            .try_for_each(|(name, value)| each(name, value))
+            .try_for_each(|(name, value)| each(name, value))?;
+        self.trace.as_ref().map_or(Ok(()), |trace| each("trace_id", &format!("{:032x}", trace.id())))
     }
 }
 
@@ -107,6 +120,21 @@ pub fn record_tenant(tenant: TenantId) {
 /// Records the method of the current request.
 pub fn record_method(method: impl Into<Cow<'static, str>>) {
     record(|span| span.method = method.into());
+}
+
+/// The trace of the current request.
+pub fn active_trace() -> Option<Arc<ActiveTrace>> {
+    CURRENT.try_with(|span| span.borrow().trace.clone()).ok().flatten()
+}
+
+/// The child span that is polled; `None` outside of all.
+pub(super) fn current_child() -> Option<u64> {
+    CURRENT.try_with(|span| span.borrow().child).ok().filter(|child| *child != 0)
+}
+
+/// Makes a child span the polled one, 0 for none; returns the one before.
+pub(super) fn enter_child(child: u64) -> u64 {
+    CURRENT.try_with(|span| std::mem::replace(&mut span.borrow_mut().child, child)).unwrap_or(0)
 }
 
 fn record(change: impl FnOnce(&mut RequestSpan)) {
@@ -191,6 +219,7 @@ mod tests {
         InlineText, RequestSpan, inherit, record_agent, record_method, record_tenant, visit_current,
     };
     use crate::model::ids::TenantId;
+    use crate::telemetry::trace::{self, Kind};
 
     fn fields() -> Vec<String> {
         let mut fields = Vec::new();
@@ -230,6 +259,9 @@ mod tests {
             record_agent("research");
             record_tenant(TenantId(Uuid::nil()));
             record_method("resources/read");
+            trace::record_request("1");
+            let work = pin!(async { Ok::<_, ()>(()) });
+            assert_eq!(trace::traced("access", Kind::Internal, work).await, Ok(()));
             tracing::debug!("filtered out");
         });
         let run = pin!(RequestSpan::new(id, &Method::POST).run(work));

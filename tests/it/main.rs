@@ -33,6 +33,7 @@ mod lifecycle;
 mod limits;
 #[cfg(target_os = "linux")]
 mod memory;
+mod metrics_reference;
 mod migrations;
 mod mounts;
 mod openapi;
@@ -55,5 +56,6 @@ mod tenancy;
 mod timeline;
 mod tokens;
 mod tools;
+mod traces;
 mod usage;
 mod writers;

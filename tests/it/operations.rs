@@ -262,16 +262,38 @@ async fn access_log_has_one_line_for_each_request() {
     let mut line = find().unwrap();
     assert!(line["tenant"].as_str().is_some_and(|id| id.parse::<uuid::Uuid>().is_ok()), "{line}");
     assert!(line["duration_us"].as_u64().is_some_and(|duration| duration > 0), "{line}");
-    for changing in ["timestamp", "tenant", "duration_us"] {
+    assert!(line["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{line}");
+    for changing in ["timestamp", "tenant", "duration_us", "bytes"] {
         line.as_object_mut().unwrap().remove(changing);
     }
     let expected = json!({
         "level": "INFO", "target": "waggle::access", "message": "request answered", "status": 200,
-        "request_id": "r-7", "agent": "research", "method": "resources/list"
+        "client": "127.0.0.1", "request_id": "r-7", "agent": "research", "method": "resources/list"
     });
     assert_eq!(line, expected);
     let made = log(&site).into_iter().find(|line| line["method"] == "POST /admin/v1/agents").unwrap();
     assert_eq!((&made["status"], &made["target"]), (&json!(201), &json!("waggle::access")));
+}
+
+#[tokio::test]
+async fn combined_access_log_is_that_of_web_servers() {
+    let site = Site::new().set("WAGGLE_LOG__ACCESS", "combined");
+    let _gateway = site.serve().await;
+    let headers = [("user-agent", "a \"b\""), ("referer", "http://localhost/")];
+    let answer = site.http.send("GET", "/admin/v1/tenants?limit=1", &headers, "").await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    let find = || site.printed("stdout").lines().find(|line| line.contains("limit=1")).map(str::to_owned);
+    eventually("the request is logged", async || find().is_some()).await;
+    let line = find().unwrap();
+    let (client, rest) = line.split_once(" [").unwrap();
+    let (at, rest) = rest.split_once("] ").unwrap();
+    let rest_expected = format!(
+        r#""GET /admin/v1/tenants?limit=1 HTTP/1.1" 401 {} "http://localhost/" "a \"b\"""#,
+        answer.body.len()
+    );
+    assert_eq!((client, rest), ("127.0.0.1 - -", rest_expected.as_str()));
+    assert!(at.len() == "23/Nov/2026:14:55:00 +0000".len() && at.ends_with(" +0000"), "{at}");
+    assert_eq!(count(&site, "request answered"), 0);
 }
 
 #[tokio::test]

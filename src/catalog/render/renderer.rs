@@ -1,5 +1,6 @@
 //! Rendering off the async threads, with bounded concurrency and a deadline.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
@@ -10,6 +11,7 @@ use super::error::RenderError;
 use super::limits::{Budget, RendererLimits};
 use crate::cache::FairSemaphore;
 use crate::model::caller::Payer;
+use crate::telemetry::trace::{Kind, traced};
 
 /// The maximum worst-case cost of the renders of one answer that run inline: a few microseconds, less than passing them
 /// to another thread costs.
@@ -64,6 +66,15 @@ impl Renderer {
     /// As [`Template::render`]; [`RenderError::TooMuchWork`] if the templates are too much together;
     /// [`RenderError::Busy`] if there is no place in time; [`RenderError::Late`] if the deadline passes.
     pub async fn render(
+        &self,
+        payer: Payer,
+        templates: &[Arc<Template>],
+        values: &[(&str, &str)],
+    ) -> Result<Vec<String>, RenderError> {
+        traced("render", Kind::Internal, pin!(self.render_within(payer, templates, values))).await
+    }
+
+    async fn render_within(
         &self,
         payer: Payer,
         templates: &[Arc<Template>],

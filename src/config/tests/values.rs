@@ -137,6 +137,7 @@ operator_key = "********" # environment variable WAGGLE_ADMIN__OPERATOR_KEY
 
 [metrics]
 # token is not set
+tenants = 0
 
 [access]
 stale_seconds = 60
@@ -253,6 +254,9 @@ checkpoint_minutes = 60
 # format is not set
 filter = "info"
 access = "off"
+
+[traces]
+resource_uri = "off"
 "#;
 
 #[test]

@@ -16,6 +16,7 @@ use crate::model::scope::{Change, Revision, Scope};
 use crate::model::sources::FailPoint;
 use crate::model::tool::can_be_tool;
 use crate::store::StoreError;
+use crate::store::changes::ScopeChanges;
 
 /// Wait after a failed read; doubled after each further failure, up to [`LAST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -60,7 +61,7 @@ impl Feed {
         self.sources.pause(FailPoint::BeforeStreamsRead).await;
         let read = self.hub.limit(self.store.changes_after(scope, seen, MAX_CHANGES + 1)).await?;
         // The agent was deleted: its streams end by their own recheck.
-        let Some((head, changes)) = read else {
+        let Some(ScopeChanges { head, changes, oldest }) = read else {
             topic.mark(&Effects::default(), Revision(topic.wanted.load(Ordering::Acquire)), timeline);
             return Ok(());
         };
@@ -76,6 +77,10 @@ impl Feed {
             self.sources.pause(FailPoint::BeforeDelivery).await;
             let effects = self.effects_of(topic, &changes, || topic.watched()).await;
             topic.mark(&effects, head.revision, timeline);
+        }
+        if let Some(oldest) = oldest {
+            let lag = Duration::try_from(self.sources.clock.now() - oldest).unwrap_or_default();
+            self.hub.lag.count(lag);
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ use crate::model::ids::{AgentId, AgentRef, ResourceUri};
 use crate::model::scope::{Revision, Scope};
 use crate::store::snapshot::{Head, Snapshot};
 use crate::store::{Store, StoreError};
+use crate::telemetry::histogram::DurationHistogram;
 
 /// Number of concurrent reads of changes: a share of the connection pool.
 const CONCURRENT_READS: usize = 4;
@@ -31,6 +32,8 @@ pub(in crate::feed) struct Hub {
     pub(super) watched: Mutex<HashMap<Scope, Vec<Arc<DirtySet>>>>,
     pub(super) read_permits: Semaphore,
     pub(super) timeout: Duration,
+    /// The time from a change until it is marked in the streams that it concerns.
+    pub(in crate::feed) lag: DurationHistogram,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
 }
@@ -48,6 +51,7 @@ impl Hub {
             watched: Mutex::default(),
             read_permits: Semaphore::new(CONCURRENT_READS),
             timeout,
+            lag: DurationHistogram::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }

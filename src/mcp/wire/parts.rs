@@ -66,6 +66,9 @@ pub const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabi
 /// The member of `_meta` with the name and version of the client.
 pub const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 
+/// The member of `_meta` with the trace context of the client (SEP-414).
+pub const META_TRACEPARENT: &str = "traceparent";
+
 /// The parameters of a request or notification.
 #[derive(Debug, Default)]
 pub struct Params<'a> {

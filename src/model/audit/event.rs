@@ -175,7 +175,7 @@ pub struct Event {
     pub at: OffsetDateTime,
     /// Id of the request.
     pub request: Box<str>,
-    /// Trace id of the request, as sent by the client.
+    /// Trace id of the request: as sent by the client, else that of the exported trace.
     pub trace: Option<[u8; 16]>,
     /// Tenant of the subject of the request.
     pub tenant: Option<TenantId>,
@@ -259,28 +259,9 @@ pub fn subject(text: &str) -> Box<str> {
     text[..text.floor_char_boundary(MAX_SUBJECT)].into()
 }
 
-/// The trace id of a valid `traceparent` header (W3C Trace Context, version 00 or later).
-pub fn trace(traceparent: &[u8]) -> Option<[u8; 16]> {
-    let (version, rest) = (traceparent.get(..2)?, traceparent.get(2..)?);
-    let lower = |bytes: &[u8]| bytes.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    let shaped = rest.len() >= 53 && rest[0] == b'-' && rest[33] == b'-' && rest[50] == b'-';
-    let ended =
-        if version == b"00" { rest.len() == 53 } else { rest.len() == 53 || rest.get(53) == Some(&b'-') };
-    if !(shaped && ended && lower(version) && version != b"ff" && lower(&rest[51..53])) {
-        return None;
-    }
-    let (trace, parent) = (&rest[1..33], &rest[34..50]);
-    if !lower(trace) || !lower(parent) || parent.iter().all(|b| *b == b'0') {
-        return None;
-    }
-    let text = std::str::from_utf8(trace).ok()?;
-    let id = u128::from_str_radix(text, 16).ok().filter(|id| *id != 0)?;
-    Some(id.to_be_bytes())
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Digest, named, trace};
+    use super::{Digest, named};
 
     #[test]
     fn digest_parses_to_itself() {
@@ -288,28 +269,6 @@ mod tests {
         assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
         assert_eq!(Digest::parse(&"g".repeat(64)), None);
         assert_eq!(Digest::parse(&"ä".repeat(32)), None);
-    }
-
-    #[test]
-    fn trace_id_requires_a_valid_header() {
-        let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-        let id = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes();
-        assert_eq!(trace(good.as_bytes()), Some(id));
-        assert_eq!(trace(format!("01{}-more", &good[2..]).as_bytes()), Some(id));
-        for bad in [
-            "",
-            "00",
-            &good[..54],
-            &format!("{good}-more"),
-            &good.to_uppercase(),
-            &good.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
-            &good.replace("00f067aa0ba902b7", &"0".repeat(16)),
-            &good.replacen("00-", "ff-", 1),
-            &good.replace("-01", "-0g"),
-            &good.replace("-00f", "_00f"),
-        ] {
-            assert_eq!(trace(bad.as_bytes()), None, "{bad}");
-        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use super::surfaces::Arrival;
 use crate::admin;
 use crate::http::body::{Body, SharedBody};
-use crate::http::context::announce_expiry;
+use crate::http::context::{RequestContext, announce_expiry};
 use crate::http::intake::{Intake, SharedContext};
 use crate::http::metadata::Protected;
 use crate::http::origin::RequestSource;
@@ -65,6 +65,11 @@ impl AdminCall {
             response.headers_mut().remove(CONTENT_TYPE);
         }
         response
+    }
+
+    /// Reads the context of the request.
+    pub(super) fn with_context(&self, read: impl FnOnce(&RequestContext)) {
+        self.context.with(|context| read(context));
     }
 
     /// Records a call, unless its row was committed with a change.

@@ -13,6 +13,7 @@ use crate::http::body::Body;
 use crate::http::context::announce_expiry;
 use crate::http::metadata::Protected;
 use crate::http::origin::{ADMIN_CORS, Cors, MCP_CORS, RequestSource};
+use crate::http::request_trace::Answered;
 use crate::identity::AccessMemo;
 use crate::mcp::reply;
 use crate::mcp::request::McpRequest;
@@ -20,6 +21,7 @@ use crate::model::fault::Fault;
 use crate::server::compression::compress;
 use crate::server::routes::mcp_agent;
 use crate::telemetry::span;
+use crate::telemetry::trace::Tracer;
 
 /// A request to one of the surfaces. Only that of the protocol is not boxed, nor its work.
 #[expect(clippy::large_enum_variant, reason = "the most frequent request is not boxed")]
@@ -73,6 +75,22 @@ impl Exchange<'_> {
         match self {
             Self::Mcp(call) => call.record(arrival, response).await,
             Self::Admin(call) => Box::pin(call.record(arrival, response)).await,
+            Self::Document(_) => {}
+        }
+    }
+
+    /// Exports the trace of the request, if it is sampled.
+    pub(super) fn trace(&self, tracer: &Tracer, arrival: Arrival<'_>, response: &Response<Body>) {
+        let Arrival { surfaces, parts, .. } = arrival;
+        let (method, status, now) = (&parts.method, response.status(), surfaces.recorder.audit().now());
+        match self {
+            Self::Mcp(McpCall { request: McpRequest { context, .. }, .. }) => {
+                Answered { context, method, status, outcome: context.event.outcome }.export(tracer, now);
+            }
+            Self::Admin(call) => call.with_context(|context| {
+                let outcome = response.extensions().get().copied().unwrap_or(context.event.outcome);
+                Answered { context, method, status, outcome }.export(tracer, now);
+            }),
             Self::Document(_) => {}
         }
     }

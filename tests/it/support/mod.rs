@@ -5,6 +5,7 @@ pub(crate) mod app;
 pub(crate) mod audit_site;
 pub(crate) mod clock;
 pub(crate) mod cluster;
+pub(crate) mod collector;
 pub(crate) mod errors;
 pub(crate) mod events;
 pub(crate) mod faults;

@@ -1,0 +1,204 @@
+//! Collects ended spans in a bounded queue, and exports them in batches.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as WireSpan};
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::config::Config;
+use crate::span::{Span, Value, attribute};
+use crate::transport::{SendError, Transport};
+
+/// Accepts ended spans. Never waits.
+#[derive(Debug)]
+pub struct Exporter {
+    queue: mpsc::Sender<Vec<Span>>,
+    most: usize,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    queued: AtomicUsize,
+    exported: AtomicU64,
+    dropped: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// The counters of an exporter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ExportStats {
+    /// Spans in the queue.
+    pub queued: usize,
+    /// Spans that the collector accepted.
+    pub exported: u64,
+    /// Spans that found the queue full.
+    pub dropped: u64,
+    /// Spans that the collector refused or did not accept in time.
+    pub failed: u64,
+}
+
+/// Sends the batches of an exporter.
+pub struct ExportTask {
+    queue: mpsc::Receiver<Vec<Span>>,
+    counters: Arc<Counters>,
+    transport: Transport,
+    resource: Resource,
+    scope: InstrumentationScope,
+    batch: usize,
+    delay: Duration,
+}
+
+impl Exporter {
+    /// An exporter in the name of a library, and the task that sends its batches. A crypto provider for rustls must be
+    /// installed.
+    ///
+    /// # Errors
+    /// If the system's authorities cannot be read.
+    pub fn new(config: Config, (name, version): (&str, &str)) -> Result<(Self, ExportTask), reqwest::Error> {
+        let (sender, receiver) = mpsc::channel(config.queue);
+        let counters = Arc::new(Counters::default());
+        let own = config.resource.iter().map(|(name, value)| (name.as_str(), value.clone()));
+        let sdk = [("telemetry.sdk.language", "rust"), ("service.version", version)];
+        let all = sdk.map(|(name, value)| (name, value.to_owned())).into_iter().chain(own);
+        let attributes = all.map(|(name, value)| attribute(name, Value::Text(value.into()))).collect();
+        let task = ExportTask {
+            queue: receiver,
+            counters: Arc::clone(&counters),
+            resource: Resource { attributes, ..Resource::default() },
+            scope: InstrumentationScope {
+                name: name.to_owned(),
+                version: version.to_owned(),
+                ..InstrumentationScope::default()
+            },
+            batch: config.batch,
+            delay: config.delay,
+            transport: Transport::new(config.clone())?,
+        };
+        Ok((Self { queue: sender, most: config.queue, counters }, task))
+    }
+
+    /// Queues the spans of one trace; drops all of them where the queue has no room.
+    pub fn export(&self, spans: Vec<Span>) {
+        let count = spans.len();
+        let before = self.counters.queued.fetch_add(count, Ordering::Relaxed);
+        if before + count > self.most || self.queue.try_send(spans).is_err() {
+            self.counters.queued.fetch_sub(count, Ordering::Relaxed);
+            self.counters.dropped.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> ExportStats {
+        let Counters { queued, exported, dropped, failed } = &*self.counters;
+        ExportStats {
+            queued: queued.load(Ordering::Relaxed),
+            exported: exported.load(Ordering::Relaxed),
+            dropped: dropped.load(Ordering::Relaxed),
+            failed: failed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl ExportTask {
+    /// Sends batches until `stop`, then what is queued, within `grace`. `report` is called with the error when batches
+    /// begin to fail, and without one when they arrive again.
+    pub async fn run(
+        mut self,
+        stop: impl Future<Output = ()>,
+        grace: Duration,
+        report: impl Fn(Option<&str>),
+    ) {
+        let mut stop = pin!(stop);
+        let (mut batch, mut fails) = (Vec::new(), false);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                is_open = self.collect(&mut batch) => if !is_open { break },
+            }
+            tokio::select! {
+                () = &mut stop => break,
+                sent = self.send(std::mem::take(&mut batch)) => {
+                    let error = sent.err().map(|error| error.to_string());
+                    if error.is_some() != fails {
+                        report(error.as_deref());
+                    }
+                    fails = error.is_some();
+                }
+            }
+        }
+        self.queue.close();
+        let rest = async {
+            while let Ok(spans) = self.queue.try_recv() {
+                batch.extend(spans);
+            }
+            if !batch.is_empty()
+                && let Err(error) = self.send(batch).await
+            {
+                report(Some(&error.to_string()));
+            }
+        };
+        _ = timeout(grace, rest).await;
+    }
+
+    /// Waits for spans, and for more of them until the batch is full or the delay is over. Returns whether more may come.
+    async fn collect(&mut self, batch: &mut Vec<Span>) -> bool {
+        let Some(first) = self.queue.recv().await else { return false };
+        batch.extend(first);
+        let deadline = Instant::now() + self.delay;
+        while batch.len() < self.batch {
+            match timeout_at(deadline, self.queue.recv()).await {
+                Ok(Some(spans)) => batch.extend(spans),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        true
+    }
+
+    async fn send(&self, batch: Vec<Span>) -> Result<(), SendError> {
+        let sending = Sending { counters: &self.counters, count: batch.len() };
+        let request = ExportTraceServiceRequest {
+            resource_spans: vec![ResourceSpans {
+                resource: Some(self.resource.clone()),
+                scope_spans: vec![ScopeSpans {
+                    scope: Some(self.scope.clone()),
+                    spans: batch.into_iter().map(WireSpan::from).collect(),
+                    ..ScopeSpans::default()
+                }],
+                ..ResourceSpans::default()
+            }],
+        };
+        self.transport.send(request.encode_to_vec()).await?;
+        sending.succeeded();
+        Ok(())
+    }
+}
+
+/// Spans on their way: they count as failed unless they arrive, also if the sending is cut off.
+struct Sending<'c> {
+    counters: &'c Counters,
+    count: usize,
+}
+
+impl Sending<'_> {
+    fn succeeded(mut self) {
+        self.counters.exported.fetch_add(self.count as u64, Ordering::Relaxed);
+        self.counters.queued.fetch_sub(self.count, Ordering::Relaxed);
+        self.count = 0;
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.counters.failed.fetch_add(self.count as u64, Ordering::Relaxed);
+        self.counters.queued.fetch_sub(self.count, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,47 @@
+//! Starts the export of traces, where the `OTEL_*` variables name a collector.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use trace_export::Exporter;
+
+use super::AppError;
+use super::background::Background;
+use crate::config::Settings;
+use crate::model::sources::Sources;
+use crate::telemetry::trace::Tracer;
+
+/// How long a shutdown waits for the spans in the queue.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Starts the export, which ends with the background tasks; `None` if no collector is configured.
+///
+/// # Errors
+/// If the source of randomness fails, or no client can be made.
+pub(super) fn start(
+    settings: &Settings,
+    sources: &Sources,
+    background: &Background,
+) -> Result<Option<Arc<Tracer>>, AppError> {
+    let Some(config) = settings.otel.clone() else { return Ok(None) };
+    // Installs a crypto provider unless the embedding program has installed one.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let sampler = config.sampler();
+    let scope = ("waggle", env!("CARGO_PKG_VERSION"));
+    let (exporter, task) = Exporter::new(config, scope).map_err(AppError::Traces)?;
+    let mut seed = [[0; 8]; 3];
+    for part in &mut seed {
+        sources.random.fill(part)?;
+    }
+    let stop = background.stop.clone();
+    background.tasks.spawn(async move {
+        let stopped = async { stop.cancelled().await };
+        task.run(stopped, GRACE, |error| match error {
+            Some(error) => tracing::warn!(error, "spans not exported"),
+            None => tracing::info!("spans exported again"),
+        })
+        .await;
+    });
+    let seed = seed.map(u64::from_be_bytes);
+    Ok(Some(Arc::new(Tracer::new(exporter, sampler, seed, settings.traces.resource_uri))))
+}

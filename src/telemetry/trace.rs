@@ -1,0 +1,246 @@
+//! Traces of requests: their contexts and child spans, and the export of those that are sampled.
+//!
+//! An [`ActiveTrace`] belongs to the span of its request ([`super::span`]) and is inherited by the tasks that the request
+//! spawns. Whether it is sampled is decided once the request is answered, when its caller is known. Without an exporter
+//! there is none, and [`traced`] adds nothing but a look into the task.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+pub use trace_export::{ExportStats, Kind, TraceContext, Value};
+use trace_export::{Exporter, Sampler, Span};
+
+use super::span;
+
+/// The maximum number of child spans of a trace; further ones are left out.
+const MOST_CHILDREN: usize = 63;
+
+/// The seed of ids: two for those of traces, one for those of spans.
+pub type TraceSeed = [u64; 3];
+
+/// Begins traces, and exports those that are sampled.
+#[derive(Debug)]
+pub struct Tracer {
+    exporter: Exporter,
+    sampler: Sampler,
+    seed: TraceSeed,
+    count: AtomicU64,
+    /// Whether spans name the resources that are read.
+    pub resource_uri: bool,
+}
+
+/// The root span of a trace, once its request is answered.
+#[derive(Debug)]
+pub struct RootSpan {
+    /// The name.
+    pub name: Cow<'static, str>,
+    /// When the request was answered.
+    pub ended: SystemTime,
+    /// The attributes.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// Whether the request failed.
+    pub is_error: bool,
+}
+
+/// The trace of a request.
+#[derive(Debug)]
+pub struct ActiveTrace {
+    began: Instant,
+    /// The id of the root span: random bits that no caller can choose.
+    root: u64,
+    /// Whether the gateway samples it on its own.
+    is_own_sampled: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    trace: u128,
+    parent: Option<TraceContext>,
+    /// The id of the JSON-RPC request.
+    request: Option<Box<str>>,
+    children: Vec<Child>,
+    /// The number of child spans that were begun.
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Child {
+    id: u64,
+    parent: u64,
+    name: &'static str,
+    kind: Kind,
+    began: Instant,
+    took: Duration,
+    is_error: bool,
+}
+
+impl Tracer {
+    /// Exports what `sampler` samples.
+    pub fn new(exporter: Exporter, sampler: Sampler, seed: TraceSeed, resource_uri: bool) -> Self {
+        Self { exporter, sampler, seed, count: AtomicU64::new(0), resource_uri }
+    }
+
+    /// Begins the trace of a request that arrives with this `traceparent`.
+    pub fn begin(&self, traceparent: Option<&[u8]>) -> Arc<ActiveTrace> {
+        let parent = traceparent.and_then(TraceContext::parse);
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let [high, low, root] = self.seed.map(|seed| scatter(seed.wrapping_add(number)));
+        let trace = parent.map_or((u128::from(high) << 64) | u128::from(low), |parent| parent.trace);
+        let state = Mutex::new(State { trace, parent, request: None, children: Vec::new(), begun: 0 });
+        let is_own_sampled = self.sampler.samples(None, false, root);
+        Arc::new(ActiveTrace { began: Instant::now(), root, is_own_sampled, state })
+    }
+
+    /// Whether the trace of an answered request is exported. A context counts only from a caller with a valid credential.
+    pub fn samples(&self, trace: &ActiveTrace, is_trusted: bool) -> bool {
+        self.sampler.samples(trace.state.lock().parent, is_trusted, trace.root)
+    }
+
+    /// Queues the spans of a trace.
+    pub fn export(&self, active: &ActiveTrace, root: RootSpan) {
+        let (took, mut state) = (active.began.elapsed(), active.state.lock());
+        let RootSpan { name, ended, mut attributes, is_error } = root;
+        let (trace, began) = (state.trace, ended - took);
+        if let Some(id) = state.request.take() {
+            attributes.push(("jsonrpc.request.id", Value::Text(id.into_string().into())));
+        }
+        let parent = state.parent;
+        let root = Span {
+            trace,
+            id: active.root,
+            parent: parent.map(|parent| parent.span),
+            is_parent_remote: parent.is_some(),
+            name,
+            kind: Kind::Server,
+            began,
+            took,
+            attributes,
+            is_error,
+        };
+        let children = state.children.drain(..).map(|child| child.span(trace, began, active.began));
+        self.exporter.export([root].into_iter().chain(children).collect());
+    }
+
+    /// The counters of the export.
+    pub fn stats(&self) -> ExportStats {
+        self.exporter.stats()
+    }
+}
+
+impl Child {
+    fn span(self, trace: u128, root_began: SystemTime, origin: Instant) -> Span {
+        let Self { id, parent, name, kind, began, took, is_error } = self;
+        let attributes = match kind {
+            Kind::Client if name == SQL => vec![("db.system.name", Value::Text("postgresql".into()))],
+            _ => Vec::new(),
+        };
+        let began = root_began + began.saturating_duration_since(origin);
+        let (parent, name) = (Some(parent), name.into());
+        Span { trace, id, parent, is_parent_remote: false, name, kind, began, took, attributes, is_error }
+    }
+}
+
+impl ActiveTrace {
+    /// The id of the trace.
+    pub fn id(&self) -> u128 {
+        self.state.lock().trace
+    }
+
+    fn next_child(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        state.begun += 1;
+        (state.begun <= MOST_CHILDREN as u64).then(|| scatter(self.root ^ state.begun))
+    }
+}
+
+/// The name of the spans of statements.
+pub const SQL: &str = "postgresql";
+
+/// Distributes numbers over all of 64 bits, except 0 (`SplitMix64`).
+fn scatter(number: u64) -> u64 {
+    let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (bits ^ (bits >> 31)).max(1)
+}
+
+/// Continues the trace of the caller that a message names, before that of a header.
+pub fn adopt(context: TraceContext) {
+    if let Some(active) = span::active_trace() {
+        let mut state = active.state.lock();
+        (state.trace, state.parent) = (context.trace, Some(context));
+    }
+}
+
+/// Records the id of the JSON-RPC request, as JSON.
+pub fn record_request(id: &str) {
+    if let Some(active) = span::active_trace() {
+        let text = id.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(id);
+        active.state.lock().request = Some(text.into());
+    }
+}
+
+/// The id of the current request's trace, if the gateway began the trace and exports it.
+pub fn own_trace() -> Option<[u8; 16]> {
+    let active = span::active_trace()?;
+    let state = active.state.lock();
+    (active.is_own_sampled && state.parent.is_none()).then(|| state.trace.to_be_bytes())
+}
+
+/// Runs a part of a request in a child span. The work is pinned by the caller, so that it is not moved.
+pub async fn traced<T, E>(
+    name: &'static str,
+    kind: Kind,
+    mut work: Pin<&mut impl Future<Output = Result<T, E>>>,
+) -> Result<T, E> {
+    let Some(mut open) = OpenChild::begin(name, kind) else { return work.await };
+    let done = std::future::poll_fn(|context| {
+        let outer = span::enter_child(open.child.id);
+        let polled = work.as_mut().poll(context);
+        span::enter_child(outer);
+        polled
+    })
+    .await;
+    open.child.is_error = done.is_err();
+    done
+}
+
+/// Begins a child span without children of its own; `None` outside of a trace.
+pub fn leaf(name: &'static str, kind: Kind) -> Option<OpenChild> {
+    OpenChild::begin(name, kind)
+}
+
+/// A child span that is recorded when it is dropped, also where the work is cancelled: as failed, until it succeeded.
+#[derive(Debug)]
+pub struct OpenChild {
+    active: Arc<ActiveTrace>,
+    child: Child,
+}
+
+impl OpenChild {
+    fn begin(name: &'static str, kind: Kind) -> Option<Self> {
+        let active = span::active_trace()?;
+        let id = active.next_child()?;
+        let parent = span::current_child().unwrap_or(active.root);
+        let (began, took) = (Instant::now(), Duration::ZERO);
+        Some(Self { active, child: Child { id, parent, name, kind, began, took, is_error: true } })
+    }
+
+    /// Ends the span of work that did not fail.
+    pub fn succeeded(mut self) {
+        self.child.is_error = false;
+    }
+}
+
+impl Drop for OpenChild {
+    fn drop(&mut self) {
+        let Child { id, parent, name, kind, began, is_error, .. } = self.child;
+        let child = Child { id, parent, name, kind, began, took: began.elapsed(), is_error };
+        self.active.state.lock().children.push(child);
+    }
+}
