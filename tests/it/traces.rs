@@ -101,7 +101,9 @@ async fn context_of_a_stranger_forces_no_trace() {
     let spans = collector.trace(4).await;
     assert_eq!(paths(&spans), ["ping", "ping > access"]);
     assert_eq!(collector.roots(), ["ping"]);
-    assert_eq!(replica.metric("waggle_trace_spans_total{outcome=\"exported\"}").await, 2.0);
+    let exported = async || replica.metric("waggle_trace_spans_total{outcome=\"exported\"}").await;
+    eventually("both spans are counted", async || exported().await > 0.0).await;
+    assert_eq!(exported().await, 2.0);
 }
 
 #[tokio::test]

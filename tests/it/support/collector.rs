@@ -29,12 +29,14 @@ impl Collector {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let collector = Self { url, ..Self::default() };
         let spans = Arc::clone(&collector.spans);
-        let receive = async move |body: Bytes| {
+        let receive = move |body: Bytes| {
             let request = ExportTraceServiceRequest::decode(body).unwrap();
             let received = request.resource_spans.into_iter().flat_map(|spans| spans.scope_spans);
             spans.lock().extend(received.flat_map(|spans| spans.spans));
-            if hangs {
-                std::future::pending::<()>().await;
+            async move {
+                if hangs {
+                    std::future::pending::<()>().await;
+                }
             }
         };
         let router = Router::new().route("/v1/traces", post(receive));
