@@ -1,5 +1,6 @@
 //! Logs, the spans and traces of requests, histograms, and the text format of metrics.
 
+mod active_trace;
 pub(crate) mod exposition;
 pub mod histogram;
 mod logs;

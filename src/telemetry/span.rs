@@ -17,7 +17,7 @@ use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::trace::ActiveTrace;
+use super::active_trace::ActiveTrace;
 use crate::model::ids::TenantId;
 
 /// The maximum length of `X-Request-Id`.

@@ -14,10 +14,9 @@ use parking_lot::Mutex;
 pub use trace_export::{ExportStats, Kind, TraceContext, Value};
 use trace_export::{Exporter, Sampler, Span};
 
+pub use super::active_trace::{ActiveTrace, SQL};
+use super::active_trace::{Child, State, scatter};
 use super::span;
-
-/// The maximum number of child spans of a trace; further ones are left out.
-const MOST_CHILDREN: usize = 63;
 
 /// The seed of ids: two for those of traces, one for those of spans.
 pub type TraceSeed = [u64; 3];
@@ -44,39 +43,6 @@ pub struct RootSpan {
     pub attributes: Vec<(&'static str, Value)>,
     /// Whether the request failed.
     pub is_error: bool,
-}
-
-/// The trace of a request.
-#[derive(Debug)]
-pub struct ActiveTrace {
-    began: Instant,
-    /// The id of the root span: random bits that no caller can choose.
-    root: u64,
-    /// Whether the gateway samples it on its own.
-    is_own_sampled: bool,
-    state: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    trace: u128,
-    parent: Option<TraceContext>,
-    /// The id of the JSON-RPC request.
-    request: Option<Box<str>>,
-    children: Vec<Child>,
-    /// The number of child spans that were begun.
-    begun: u64,
-}
-
-#[derive(Debug)]
-struct Child {
-    id: u64,
-    parent: u64,
-    name: &'static str,
-    kind: Kind,
-    began: Instant,
-    took: Duration,
-    is_error: bool,
 }
 
 impl Tracer {
@@ -130,43 +96,6 @@ impl Tracer {
     pub fn stats(&self) -> ExportStats {
         self.exporter.stats()
     }
-}
-
-impl Child {
-    fn span(self, trace: u128, root_began: SystemTime, origin: Instant) -> Span {
-        let Self { id, parent, name, kind, began, took, is_error } = self;
-        let attributes = match kind {
-            Kind::Client if name == SQL => vec![("db.system.name", Value::Text("postgresql".into()))],
-            _ => Vec::new(),
-        };
-        let began = root_began + began.saturating_duration_since(origin);
-        let (parent, name) = (Some(parent), name.into());
-        Span { trace, id, parent, is_parent_remote: false, name, kind, began, took, attributes, is_error }
-    }
-}
-
-impl ActiveTrace {
-    /// The id of the trace.
-    pub fn id(&self) -> u128 {
-        self.state.lock().trace
-    }
-
-    fn next_child(&self) -> Option<u64> {
-        let mut state = self.state.lock();
-        state.begun += 1;
-        (state.begun <= MOST_CHILDREN as u64).then(|| scatter(self.root ^ state.begun))
-    }
-}
-
-/// The name of the spans of statements.
-pub const SQL: &str = "postgresql";
-
-/// Distributes numbers over all of 64 bits, except 0 (`SplitMix64`).
-fn scatter(number: u64) -> u64 {
-    let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (bits ^ (bits >> 31)).max(1)
 }
 
 /// Continues the trace of the caller that a message names, before that of a header.

@@ -1,0 +1,79 @@
+//! The trace of a request in progress: its ids, and the child spans of what took time.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+use trace_export::{Kind, Span, TraceContext, Value};
+
+/// The maximum number of child spans of a trace; further ones are left out.
+const MOST_CHILDREN: usize = 63;
+
+/// The trace of a request.
+#[derive(Debug)]
+pub struct ActiveTrace {
+    pub(super) began: Instant,
+    /// The id of the root span: random bits that no caller can choose.
+    pub(super) root: u64,
+    /// Whether the gateway samples it on its own.
+    pub(super) is_own_sampled: bool,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) trace: u128,
+    pub(super) parent: Option<TraceContext>,
+    /// The id of the JSON-RPC request.
+    pub(super) request: Option<Box<str>>,
+    pub(super) children: Vec<Child>,
+    /// The number of child spans that were begun.
+    pub(super) begun: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) id: u64,
+    pub(super) parent: u64,
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) began: Instant,
+    pub(super) took: Duration,
+    pub(super) is_error: bool,
+}
+
+impl Child {
+    pub(super) fn span(self, trace: u128, root_began: SystemTime, origin: Instant) -> Span {
+        let Self { id, parent, name, kind, began, took, is_error } = self;
+        let attributes = match kind {
+            Kind::Client if name == SQL => vec![("db.system.name", Value::Text("postgresql".into()))],
+            _ => Vec::new(),
+        };
+        let began = root_began + began.saturating_duration_since(origin);
+        let (parent, name) = (Some(parent), name.into());
+        Span { trace, id, parent, is_parent_remote: false, name, kind, began, took, attributes, is_error }
+    }
+}
+
+impl ActiveTrace {
+    /// The id of the trace.
+    pub fn id(&self) -> u128 {
+        self.state.lock().trace
+    }
+
+    pub(super) fn next_child(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        state.begun += 1;
+        (state.begun <= MOST_CHILDREN as u64).then(|| scatter(self.root ^ state.begun))
+    }
+}
+
+/// The name of the spans of statements.
+pub const SQL: &str = "postgresql";
+
+/// Distributes numbers over all of 64 bits, except 0 (`SplitMix64`).
+pub(super) fn scatter(number: u64) -> u64 {
+    let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (bits ^ (bits >> 31)).max(1)
+}
