@@ -36,9 +36,12 @@ pub(super) fn start(
     let stop = background.stop.clone();
     background.tasks.spawn(async move {
         let stopped = async { stop.cancelled().await };
-        task.run(stopped, GRACE, |error| match error {
-            Some(error) => tracing::warn!(error, "spans not exported"),
-            None => tracing::info!("spans exported again"),
+        task.run(stopped, GRACE, |error| {
+            if let Some(error) = error {
+                tracing::warn!(error, "spans not exported");
+            } else {
+                tracing::info!("spans exported again");
+            }
         })
         .await;
     });

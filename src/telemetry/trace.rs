@@ -173,3 +173,28 @@ impl Drop for OpenChild {
         self.active.state.lock().children.push(child);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use http::Method;
+
+    use super::{Kind, own_trace, record_request, traced};
+    use crate::telemetry::span::RequestSpan;
+
+    #[test]
+    fn request_without_a_trace_allocates_nothing() {
+        let run = || {
+            let work = pin!(async {
+                record_request("1");
+                let part = pin!(async { Ok::<_, ()>(own_trace()) });
+                assert_eq!(traced("access", Kind::Internal, part).await, Ok(None));
+            });
+            let run = pin!(RequestSpan::new("r-1", &Method::POST).run(work));
+            assert!(run.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        };
+        assert_eq!(allocation_counter::measure(run).count_total, 0);
+    }
+}

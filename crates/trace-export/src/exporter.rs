@@ -64,7 +64,8 @@ impl Exporter {
     /// # Errors
     /// If the system's authorities cannot be read.
     pub fn new(config: Config, (name, version): (&str, &str)) -> Result<(Self, ExportTask), reqwest::Error> {
-        let (sender, receiver) = mpsc::channel(config.queue);
+        let most = config.queue;
+        let (sender, receiver) = mpsc::channel(most);
         let counters = Arc::new(Counters::default());
         let own = config.resource.iter().map(|(name, value)| (name.as_str(), value.clone()));
         let sdk = [("telemetry.sdk.language", "rust"), ("service.version", version)];
@@ -81,9 +82,9 @@ impl Exporter {
             },
             batch: config.batch,
             delay: config.delay,
-            transport: Transport::new(config.clone())?,
+            transport: Transport::new(config)?,
         };
-        Ok((Self { queue: sender, most: config.queue, counters }, task))
+        Ok((Self { queue: sender, most, counters }, task))
     }
 
     /// Queues the spans of one trace; drops all of them where the queue has no room.
