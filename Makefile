@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
+.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-sources verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -123,6 +123,11 @@ dist: prerequisites ## Make what is released: binary, package, bill of materials
 verify-search: prerequisites ## Search in a large agent: latency, memory, time to index, and how soon a change is found
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- search $(ARGS)
+
+# A gateway and a source of its own (ARGS='--rounds 3 --seconds 2').
+verify-sources: prerequisites ## Compare cached content from a connection with inline content; read beside failing sources
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- sources $(ARGS)
 
 # Three replicas; the one that watches is killed every five seconds (VERIFY_WATCHING_CHANGES=100).
 verify-watching: prerequisites ## Change watched files 1,000 times while watchers are killed; none may be lost or told twice

@@ -72,6 +72,10 @@ pub(crate) enum Error {
     StreamsBroken { lost: usize, longest: Duration },
     #[error("more than 1 % of the searches took over {p99:?}, or a change was found after {fresh:?}")]
     SearchTooSlow { p99: Duration, fresh: Duration },
+    #[error(
+        "a cached read of content from a connection costs {ratio:.2} times an inline one; {wanted} wanted"
+    )]
+    SourcesTooSlow { ratio: f64, wanted: f64 },
     #[error("{0} events of the audit log were lost")]
     EventsLost(u64),
     #[error("interrupted; the servers have been stopped")]

@@ -43,6 +43,7 @@ mod rolling_restart;
 mod run;
 mod search;
 mod site;
+mod sources;
 mod sse;
 mod stream_client;
 mod stream_report;
@@ -71,6 +72,7 @@ use crate::options::Options;
 use crate::replicas::Replicas;
 use crate::rolling_restart::RollingRestart;
 use crate::search::Search;
+use crate::sources::Sources;
 
 /// Measures the gateway's CPU time per request as a multiple of a bare HTTP handler
 #[derive(Parser)]
@@ -123,6 +125,8 @@ enum Server {
     AuditLog(AuditLog),
     /// Search in an agent of many resources in several languages; fail if it is slower than wanted
     Search(Search),
+    /// Compare cached reads of content from a connection with inline ones, and measure these beside failing sources
+    Sources(Sources),
     /// Serve the same resources with the official SDK on 127.0.0.1
     #[command(name = "serve-rmcp")]
     Rmcp {
@@ -174,6 +178,7 @@ async fn act(cli: Cli) -> Result<(), Error> {
         Some(Server::Growth(options)) => growth::run(&options).await,
         Some(Server::RollingRestart(options)) => rolling_restart::run(&options).await,
         Some(Server::Search(options)) => search::run(&options).await,
+        Some(Server::Sources(options)) => sources::run(&options).await,
         Some(Server::AuditLog(options)) => audit_log::run(&options).await,
         None => {
             let found = run::run(&cli.options).await?;

@@ -14,8 +14,8 @@ pub(super) enum Form {
     Csv,
 }
 
-/// The columns of the CSV, in the order in which they are hashed.
-const COLUMNS: [&str; 29] = [
+/// The columns of the CSV, in the order in which they are hashed, and `connection`, which is hashed with the subject.
+const COLUMNS: [&str; 30] = [
     "version",
     "chain",
     "seq",
@@ -44,6 +44,7 @@ const COLUMNS: [&str; 29] = [
     "revision",
     "before",
     "after",
+    "connection",
     "hash",
 ];
 

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::definition::checks::{self, Description, MOST_RAW, Name, check_text};
+use super::definition::completions::CompletionsInput;
 use super::definition::form::{ContentLimits, Form, content};
 use super::definition::message;
 use super::definitions::CatalogCall;
@@ -18,6 +19,7 @@ use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers};
 use super::page::{Items, PageParams};
 use super::services::Answer;
 use crate::catalog::render::is_variable_name;
+use crate::model::completion::CompletionValues;
 use crate::model::content::{ContentHash, NewContent};
 use crate::model::fault::{Fault, shortened};
 use crate::model::json::Object;
@@ -66,7 +68,8 @@ struct ArgumentInput {
     title: Option<Name>,
     description: Option<Description>,
     required: Option<bool>,
-    completions: Option<Vec<String>>,
+    #[schema(value_type = Option<CompletionValues>)]
+    completions: Option<CompletionsInput>,
     /// Whether the completions are the only values. Forms offer them as a choice; another value is refused.
     closed: Option<bool>,
 }
@@ -85,6 +88,11 @@ fn checked_arguments(sent: Vec<Object<ArgumentInput>>) -> Result<Vec<Argument>, 
         }
         completion_bytes += json(&argument.completions)?.len();
         arguments.push(argument);
+    }
+    let known = || arguments.iter().map(|argument| argument.name.as_str());
+    for (index, argument) in arguments.iter().enumerate() {
+        let checked = argument.completions.check(known(), "an argument of the prompt");
+        checked.map_err(|fault| fault.within(format_args!("arguments[{index}].completions")))?;
     }
     if completion_bytes > MOST_RAW {
         let wrong = format!("arguments: all completions together exceed {MOST_RAW} bytes");
@@ -106,11 +114,13 @@ impl ArgumentInput {
                 shortened(&name)
             )));
         }
-        let completions = self.completions.unwrap_or_default();
-        for (at, value) in completions.iter().enumerate() {
+        let within = |fault: Fault| fault.within(format_args!("arguments[{index}].completions"));
+        let completions = self.completions.map(CompletionsInput::check).transpose().map_err(within)?;
+        let completions = completions.unwrap_or_default();
+        for (at, value) in completions.listed().iter().enumerate() {
             check_text(&format!("arguments[{index}].completions[{at}]"), value)?;
         }
-        if self.closed == Some(true) && completions.is_empty() {
+        if self.closed == Some(true) && completions.listed().is_empty() {
             let wrong = format!("arguments[{index}].closed needs completions, the values to choose from");
             return Err(Fault::invalid_params(wrong));
         }

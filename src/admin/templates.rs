@@ -10,6 +10,7 @@ use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
 use super::definition::checks::{self, DefinitionInput, Description, MOST_RAW, MimeText, Name, check_text};
+use super::definition::completions::CompletionsInput;
 use super::definition::form::{ContentLimits, Form, content};
 use super::definition::routes::routes_by_query;
 use super::definitions::CatalogCall;
@@ -17,13 +18,14 @@ use super::extract::{Condition, Params, present};
 use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers};
 use super::page::{Items, PageParams};
 use super::services::Answer;
+use crate::model::completion::{CompletionValues, Completions};
 use crate::model::content::{ContentHash, NewContent};
 use crate::model::fault::{Fault, shortened};
 use crate::model::json;
 use crate::model::label::{Label, Labels};
 use crate::model::place::SourceText;
 use crate::model::resource::Definition;
-use crate::model::template::{self, Completions, NewTemplate, ResourceTemplate};
+use crate::model::template::{self, NewTemplate, ResourceTemplate};
 
 /// The body limit of a template: every member at its maximum length, every character escaped.
 const MOST_BYTES: usize = 1024 * 1024;
@@ -51,8 +53,8 @@ pub(crate) struct TemplateInput {
     /// Only callers who have one of them see the template; none: every caller does.
     #[schema(value_type = Option<Vec<Label>>, max_items = 16)]
     labels: Option<Labels>,
-    /// Completion values of variables, by their names.
-    #[schema(value_type = Option<HashMap<String, Vec<String>>>)]
+    /// Completion values of variables, or where they come from, by their names.
+    #[schema(value_type = Option<HashMap<String, CompletionValues>>)]
     completions: Option<Box<RawValue>>,
     /// The body, which is rendered with the variables. Either it or `source` is required.
     #[serde(default, deserialize_with = "present")]
@@ -80,17 +82,29 @@ fn checked_completions(
     let Some(raw) = sent.filter(|raw| raw.get() != "null") else { return Ok(Completions::new()) };
     let value =
         json::check(&raw, MOST_RAW).map_err(|error| Fault::invalid_params(format!("completions {error}")))?;
-    let completions: Completions = serde_json::from_value(value).map_err(|_| {
-        Fault::invalid_params("completions must be an object of lists of text, by the names of variables")
-    })?;
-    let foreign = completions.keys().find(|name| !uri_template.variables().any(|known| known == **name));
-    match foreign {
-        Some(name) => {
-            let name = shortened(name);
-            Err(Fault::invalid_params(format!("completions: {name} is not a variable of the template")))
+    let read = serde_path_to_error::deserialize::<_, BTreeMap<String, CompletionsInput>>(value);
+    let read = read.map_err(|found| {
+        let path = found.path().to_string();
+        if path.contains(".source") {
+            Fault::invalid_params(format!("completions.{path}: {}", found.into_inner()))
+        } else {
+            Fault::invalid_params("completions must be an object of lists of text, by the names of variables")
         }
-        None => Ok(completions),
+    })?;
+    let known = || uri_template.variables();
+    if let Some(foreign) = read.keys().find(|name| !known().any(|known| known == **name)) {
+        let name = shortened(foreign);
+        return Err(Fault::invalid_params(format!("completions: {name} is not a variable of the template")));
     }
+    let checked = read.into_iter().map(|(name, input)| {
+        let values = input.check().and_then(|values| {
+            values.check(known(), "a variable of the template")?;
+            Ok(values)
+        });
+        let values = values.map_err(|fault| fault.within(format_args!("completions.{name}")))?;
+        Ok((name, values))
+    });
+    checked.collect()
 }
 
 /// A resource template as returned: what was sent.
@@ -106,7 +120,7 @@ pub(crate) struct TemplateView {
     #[schema(value_type = Vec<Label>, required = false)]
     labels: Labels,
     #[serde(skip_serializing_if = "Completions::is_empty")]
-    #[schema(value_type = HashMap<String, Vec<String>>, required = false)]
+    #[schema(value_type = HashMap<String, CompletionValues>, required = false)]
     completions: Completions,
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<String>,

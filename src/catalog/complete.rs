@@ -1,35 +1,55 @@
 //! Completion: the values for an argument that match the typed text.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use caseless::Caseless;
+use content_source::{Content, Format, Kind, Location};
+use futures_util::FutureExt;
 use unicode_normalization::UnicodeNormalization;
 
+use super::Catalog;
+use super::read::SourceUse;
 use super::snapshot::view::View;
-use crate::model::call::{Completion, Reference};
+use crate::identity::grant::Caller;
+use crate::model::call::{Completion, CompletionRequest, Reference};
+use crate::model::completion::{CompletionValues, TYPED};
 use crate::model::fault::Fault;
+use crate::model::ids::TenantId;
+use crate::model::place::SourcePlace;
 use crate::model::prompt::Prompt;
+use crate::model::resource::parse_mime;
+use crate::model::scope::Revision;
 use crate::model::template::ResourceTemplate;
+use crate::sources::{Missed, Wanted};
 
 /// The maximum number of values in an answer (server/utilities/completion).
 const MOST_VALUES: usize = 100;
+/// For how long the values of a source are answered without asking it again, unless the definition says.
+const TTL: Duration = Duration::from_secs(5);
+/// The maximum number of values of a source that are considered, and the maximum length of each in bytes; others are not
+/// offered.
+const MOST_CONSIDERED: usize = 10_000;
+const MOST_BYTES: usize = 1_024;
 
-/// The values that begin with the typed text, then those that contain it elsewhere, each once and in the order of the
-/// definition.
+/// The error of content that has no values.
+const BAD_CONTENT: Fault = Fault::SourceFailed("bad_content");
+
+/// What completes an argument, and the revision that last changed its definition.
 ///
 /// # Errors
 /// [`Fault::InvalidParams`] if there is no such prompt or template, or it has no such argument or variable.
-pub fn complete(
-    view: &View,
-    reference: &Reference,
-    argument: &str,
-    written: &str,
-) -> Result<Completion, Fault> {
-    let offered = match reference {
+fn offer<'v>(
+    view: &'v View,
+    request: &CompletionRequest,
+) -> Result<Option<(&'v CompletionValues, Revision)>, Fault> {
+    let argument = request.argument.as_str();
+    match &request.reference {
         Reference::Prompt(name) => {
             let prompt = view.get::<Prompt>(name).ok_or_else(|| Fault::unknown_prompt(name))?;
             let declared = prompt.arguments.iter().find(|declared| declared.name == argument);
-            &declared.ok_or_else(|| Fault::unknown("argument", argument))?.completions[..]
+            let values = &declared.ok_or_else(|| Fault::unknown("argument", argument))?.completions;
+            Ok(Some((values, prompt.revision)))
         }
         Reference::Template(text) => {
             let template = view.get::<ResourceTemplate>(text);
@@ -37,10 +57,142 @@ pub fn complete(
             if !template.uri_template.variables().any(|variable| variable == argument) {
                 return Err(Fault::unknown("argument", argument));
             }
-            template.completions.get(argument).map_or(&[][..], Vec::as_slice)
+            let values = template.completions.get(argument);
+            Ok(values.map(|values| (values, template.revision)))
+        }
+    }
+}
+
+/// The values of the variables of a place: the typed text, and of the context what the definition declares.
+fn known(view: &View, request: &CompletionRequest) -> Vec<(String, String)> {
+    let declared: Vec<_> = match &request.reference {
+        Reference::Prompt(name) => {
+            let prompt = view.get::<Prompt>(name).into_iter();
+            prompt.flat_map(|prompt| &prompt.arguments).map(|declared| declared.name.as_str()).collect()
+        }
+        Reference::Template(text) => {
+            let template = view.get::<ResourceTemplate>(text).into_iter();
+            template.flat_map(|template| template.uri_template.variables()).collect()
         }
     };
-    Ok(best(offered, written))
+    let declared = declared.into_iter().filter(|name| *name != TYPED);
+    let given = declared.filter_map(|name| Some((name, request.context.get(name)?)));
+    let typed = (TYPED, &request.value);
+    given.chain([typed]).map(|(name, value)| (name.to_owned(), value.clone())).collect()
+}
+
+impl Catalog {
+    /// The values that begin with the typed text, then those that contain it elsewhere, each once and in the order of the
+    /// definition or of the source. A source that takes the typed text in its path or query has matched it already.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] if there is no such prompt or template, or it has no such argument or variable; those of a
+    /// source, except that content which is not found has no values: a client that is told of no value at a failure would
+    /// keep that answer.
+    pub async fn complete(
+        &self,
+        caller: &Caller,
+        view: &View,
+        request: &CompletionRequest,
+        source_use: &dyn SourceUse,
+    ) -> Result<Completion, Fault> {
+        match offer(view, request)? {
+            None => Ok(best(&[], &request.value)),
+            Some((CompletionValues::Listed(values), _)) => Ok(best(values, &request.value)),
+            Some((CompletionValues::Sourced { source }, revision)) => {
+                source_use.takes_from(source.connection());
+                let located = source.locate(&known(view, request)).map(by_line);
+                let typed = &request.value;
+                let Some(location) = located else { return Ok(best(&[], typed)) };
+                let place = (&**source, revision, location);
+                // Of an erased type, as other reads of sources.
+                self.complete_outside(caller, place, typed, source_use).boxed().await
+            }
+        }
+    }
+
+    async fn complete_outside(
+        &self,
+        caller: &Caller,
+        (source, revision, location): (&SourcePlace, Revision, Location),
+        typed: &str,
+        source_use: &dyn SourceUse,
+    ) -> Result<Completion, Fault> {
+        let connection =
+            source.uid().ok_or_else(|| Fault::Internal("completion without a connection".to_owned()))?;
+        let wanted = Wanted {
+            payer: caller.payer(),
+            tenant: caller.tenant,
+            agent: caller.agent,
+            revision,
+            connection,
+            location,
+            ttl: Some(source.ttl().unwrap_or(TTL)),
+            stale: source.stale(),
+            found: None,
+        };
+        let contents = match self.fetcher.read(wanted, || source_use.before_wait()).await {
+            Ok(found) => found.contents,
+            Err(Missed::NotFound) => return Ok(best(&[], typed)),
+            Err(Missed::Fault(fault)) => return Err(fault),
+        };
+        let is_matched = source.place().variables().iter().any(|variable| variable.name == TYPED);
+        let typed = if is_matched { String::new() } else { typed.to_owned() };
+        // On a thread of its own: folding many values takes milliseconds.
+        let completed = self.renderer.run(caller.payer(), move || {
+            let values = match &*contents {
+                [content] => offered(content),
+                _ => Err(BAD_CONTENT),
+            };
+            Ok(values.map(|values| best(&values, &typed)))
+        });
+        completed.await?
+    }
+
+    /// Checks the places that completions come from.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`].
+    pub(super) async fn check_completions(
+        &self,
+        tenant: TenantId,
+        completions: Vec<(String, &CompletionValues)>,
+    ) -> Result<(), Fault> {
+        for (member, values) in completions {
+            let Some(source) = values.source() else { continue };
+            let checked = self.check_source_as(tenant, source, by_line).await;
+            let kind = checked.map_err(|fault| fault.within(&member))?;
+            if source.is_directory() && kind != Kind::Http {
+                let wrong = Fault::invalid_params("source.path: a directory has no completions, only a file");
+                return Err(wrong.within(member));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The location, of which a statement is answered as the first column, a line each.
+fn by_line(location: Location) -> Location {
+    match location {
+        Location::Statement { statement, parameters, .. } => {
+            Location::Statement { statement, parameters, format: Format::Text }
+        }
+        path @ Location::Path { .. } => path,
+    }
+}
+
+/// The values of a content: a JSON list of texts, or lines.
+fn offered(content: &Content) -> Result<Vec<String>, Fault> {
+    let text = std::str::from_utf8(&content.bytes).map_err(|_| BAD_CONTENT)?;
+    let mime = content.mime_type.as_deref().and_then(parse_mime);
+    let is_json = mime.is_some_and(|mime| mime.subtype() == "json" || mime.suffix() == Some(mime::JSON));
+    let values = match serde_json::from_str::<Vec<String>>(text) {
+        Ok(values) => values,
+        Err(_) if is_json => return Err(BAD_CONTENT),
+        Err(_) => text.lines().map(str::to_owned).collect(),
+    };
+    let fits = |value: &String| (1..=MOST_BYTES).contains(&value.len());
+    Ok(values.into_iter().filter(fits).take(MOST_CONSIDERED).collect())
 }
 
 fn best(offered: &[String], written: &str) -> Completion {
@@ -65,7 +217,11 @@ fn folded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::best;
+    use bytes::Bytes;
+    use content_source::Content;
+
+    use super::{best, offered};
+    use crate::model::fault::Fault;
 
     fn values(offered: &[&str], written: &str) -> Vec<String> {
         best(&offered.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>(), written).values
@@ -107,5 +263,25 @@ mod tests {
         let offered: Vec<_> = (0..250).map(|n| format!("v{n}")).collect();
         let completion = best(&offered, "V");
         assert_eq!((completion.values.as_slice(), completion.total), (&offered[..100], 250));
+    }
+
+    #[test]
+    fn values_of_a_source_are_a_json_list_or_lines() {
+        let values = |mime: Option<&str>, text: &str| {
+            let bytes = Bytes::copy_from_slice(text.as_bytes());
+            offered(&Content { name: None, mime_type: mime.map(str::to_owned), modified: None, bytes })
+        };
+        let listed = |values: &[&str]| Ok(values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>());
+        assert_eq!(values(Some("application/json"), r#"["a","b\nc",""]"#), listed(&["a", "b\nc"]));
+        assert_eq!(values(None, r#"["a"]"#), listed(&["a"]));
+        assert_eq!(values(Some("text/plain"), "a\r\n\n[b\n"), listed(&["a", "[b"]));
+        for broken in [r#"{"a":1}"#, "[1]", "a"] {
+            for mime in ["application/json; charset=utf-8", "application/x+json"] {
+                assert_eq!(values(Some(mime), broken), Err(Fault::SourceFailed("bad_content")));
+            }
+        }
+        let long = format!("{}\na\n{}", "x".repeat(1_025), "y\n".repeat(10_000));
+        let found = values(None, &long).unwrap();
+        assert_eq!((found.len(), found[0].as_str()), (10_000, "a"));
     }
 }

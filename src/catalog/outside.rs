@@ -1,11 +1,11 @@
 //! Reads of content that comes from a connection.
 
 use bytes::Bytes;
-use content_source::Location;
+use content_source::{Kind, Location};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Catalog;
-use super::read::BeforeWait;
+use super::read::SourceUse;
 use super::snapshot::view::Answering;
 use crate::identity::grant::Caller;
 use crate::model::call::{Content, Contents};
@@ -97,17 +97,48 @@ impl Sourced<'_> {
 }
 
 impl Catalog {
-    /// Checks that a tenant may use the connection of a place, and that it has such places.
+    /// Checks that a tenant may use the connection of a place, and that it has such places. A database prepares a statement.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`].
+    /// [`Fault::InvalidParams`], which holds nothing of the connection.
     pub(super) async fn check_source(&self, tenant: TenantId, source: &SourcePlace) -> Result<(), Fault> {
+        self.check_source_as(tenant, source, |location| location).await.map(drop)
+    }
+
+    /// As [`check_source`](Self::check_source), for what is fetched as `located`; returns the kind of the connection.
+    ///
+    /// # Errors
+    /// Those of [`check_source`](Self::check_source).
+    pub(super) async fn check_source_as(
+        &self,
+        tenant: TenantId,
+        source: &SourcePlace,
+        located: fn(Location) -> Location,
+    ) -> Result<Kind, Fault> {
         let id = source.connection();
         let named = self.fetcher.connections().named(tenant, &[id.to_string()]).await;
         let named = named.map_err(|fault| fault.within("source.connection"))?;
         let address = named.get(id).ok_or_else(|| unknown_connection(id.as_str()))?;
         let checked = source.place().check_kind(address.kind);
-        checked.map_err(|error| Fault::invalid_params(format!("source.{error}")))
+        checked.map_err(|error| Fault::invalid_params(format!("source.{error}")))?;
+        // Those of other kinds are never checked before they are fetched.
+        let statement = source.locate(&[]).filter(|_| address.kind == Kind::Sql).map(located);
+        let Some(statement) = statement else { return Ok(address.kind) };
+        let problem = match self.fetcher.check(tenant, address.uid, &statement).await {
+            Ok(()) => return Ok(address.kind),
+            Err(Missed::NotFound) => "statement: the connection has no statement of this name",
+            Err(Missed::Fault(Fault::SourceFailed("not_allowed"))) => {
+                "statement is not allowed; name one of the connection's as @name"
+            }
+            Err(Missed::Fault(Fault::SourceFailed("bad_content"))) => {
+                "format does not suit the columns of the statement; blob takes one column of bytes or text"
+            }
+            Err(Missed::Fault(Fault::SourceFailed(_) | Fault::SourceTimeout)) => {
+                "statement: the database does not accept it; check its names and types against the database"
+            }
+            Err(Missed::Fault(fault)) => return Err(fault),
+        };
+        Err(Fault::invalid_params(format!("source.{problem}")))
     }
 
     /// The contents of a URI from a connection.
@@ -119,15 +150,16 @@ impl Catalog {
         caller: &Caller,
         uri: &ResourceUri,
         sourced: &Sourced<'_>,
-        before_wait: BeforeWait<'_>,
+        source_use: &dyn SourceUse,
     ) -> Result<Contents, Fault> {
         let not_found = || Fault::ResourceNotFound(uri.clone());
-        let Sourced { definition, revision, .. } = sourced;
+        let Sourced { definition, revision, source, .. } = sourced;
+        source_use.takes_from(source.connection());
         let agent = AgentRef { tenant: caller.tenant, uid: caller.agent };
         let mut wanted = sourced.wanted(agent, caller.payer()).ok_or_else(not_found)?;
         wanted.found = sourced.is_touched.then(|| uri.clone());
         let named = file_name(&wanted.location).to_owned();
-        let read = self.fetcher.read(wanted, before_wait).await;
+        let read = self.fetcher.read(wanted, || source_use.before_wait()).await;
         let Outside { contents, is_directory, left } = read.map_err(|missed| match missed {
             Missed::NotFound => not_found(),
             Missed::Fault(fault) => fault,

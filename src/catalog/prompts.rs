@@ -23,6 +23,10 @@ impl Registered for Prompt {
 
     /// Compiles the messages, and renders them together without values.
     async fn check(catalog: &Catalog, tenant: TenantId, new: &NewPrompt) -> Result<(), Fault> {
+        let arguments = new.arguments.iter().enumerate();
+        let completions =
+            arguments.map(|(at, declared)| (format!("arguments[{at}].completions"), &declared.completions));
+        catalog.check_completions(tenant, completions.collect()).await?;
         let json = new.messages.bytes.clone();
         let arguments: Vec<_> = new.arguments.iter().map(|argument| argument.name.clone()).collect();
         let compile = move || {
@@ -41,7 +45,10 @@ impl Registered for Prompt {
 
     fn is_checked_as(&self, new: &NewPrompt) -> bool {
         let declared = self.arguments.iter().map(|argument| &argument.name);
-        self.messages == new.messages.hash && declared.eq(new.arguments.iter().map(|argument| &argument.name))
+        let is_listed = new.arguments.iter().all(|argument| argument.completions.source().is_none());
+        is_listed
+            && self.messages == new.messages.hash
+            && declared.eq(new.arguments.iter().map(|argument| &argument.name))
     }
 
     async fn add(catalog: &Catalog, write: &mut Write, target: &Target, _: &NewPrompt) -> Result<(), Fault> {

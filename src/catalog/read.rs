@@ -16,14 +16,20 @@ use crate::model::call::{Content, Contents, List, ListPage, Page};
 use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
+use crate::model::ids::{AgentId, AgentRef, ResourceUri, Slug, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::resource::{Part, Resource};
 use crate::model::skill::Skill;
 use crate::store::StoreError;
 
-/// Releases what a request shares with others, before it waits for a source.
-pub type BeforeWait<'a> = &'a (dyn Fn() + Send + Sync);
+/// A request that may take content from a connection.
+pub trait SourceUse: Send + Sync {
+    /// Records the connection.
+    fn takes_from(&self, connection: &Slug);
+
+    /// Releases what the request shares with others, before it waits for the source.
+    fn before_wait(&self);
+}
 
 /// The number of attempts to read contents, which may be purged between reading a definition and reading its bytes.
 const MOST_LOOKS: usize = 3;
@@ -119,18 +125,18 @@ impl Catalog {
     /// # Errors
     /// [`Fault::ResourceNotFound`] if no definition serves it any more; [`Fault::InvalidParams`] for values that cannot
     /// be rendered; [`Fault::Unavailable`] if too much is being rendered; those of [`view`](Self::view) if
-    /// contents are not in memory; those of a source. `before_wait` is called before a source is waited for.
+    /// contents are not in memory; those of a source.
     pub async fn read_resource(
         &self,
         caller: &Caller,
         uri: &ResourceUri,
         mut answering: Answering,
-        before_wait: BeforeWait<'_>,
+        source_use: &dyn SourceUse,
     ) -> Result<Contents, Fault> {
         for _ in 0..MOST_LOOKS {
             if let Some(sourced) = answering.sourced() {
                 // Of an erased type: reads are deep enough without it for the compiler.
-                return self.outside(caller, uri, &sourced, before_wait).boxed().await;
+                return self.outside(caller, uri, &sourced, source_use).boxed().await;
             }
             let contents = match &answering {
                 Answering::Registered(resource, _) | Answering::Mounted(resource) => {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::Catalog;
 use super::compiled::{Compiled, Source};
-use super::read::BeforeWait;
+use super::read::SourceUse;
 use super::render::RenderError;
 use super::snapshot::view::View;
 use super::template_set::Match;
@@ -63,7 +63,7 @@ impl Catalog {
         mut view: View,
         name: &str,
         arguments: &BTreeMap<String, String>,
-        before_wait: BeforeWait<'_>,
+        source_use: &dyn SourceUse,
     ) -> Result<Messages, Fault> {
         for _ in 0..MOST_LOOKS {
             let Some(prompt) = view.get::<Prompt>(name).cloned() else {
@@ -73,7 +73,7 @@ impl Catalog {
             match self.compiled_prompt(caller, &prompt).await? {
                 Some(compiled) => {
                     let prompt = (&*prompt, &*compiled);
-                    return self.messages(caller, &view, prompt, arguments, before_wait).await;
+                    return self.messages(caller, &view, prompt, arguments, source_use).await;
                 }
                 None => view = self.look_again(caller).await?,
             }
@@ -103,7 +103,7 @@ impl Catalog {
         view: &View,
         (prompt, compiled): (&Prompt, &Compiled),
         arguments: &BTreeMap<String, String>,
-        before_wait: BeforeWait<'_>,
+        source_use: &dyn SourceUse,
     ) -> Result<Messages, Fault> {
         let values: Vec<_> = arguments.iter().map(|(name, value)| (&**name, &**value)).collect();
         let rendered = compiled.render_messages((&self.renderer, caller.payer()), &values).await?;
@@ -117,7 +117,7 @@ impl Catalog {
                     let uri = ResourceUri::parse(&resource.uri)
                         .map_err(|error| Fault::invalid_params(format!("{} {error}", resource.uri)))?;
                     let answering = view.answering(&uri)?;
-                    let contents = Box::pin(self.read_resource(caller, &uri, answering, before_wait)).await?;
+                    let contents = Box::pin(self.read_resource(caller, &uri, answering, source_use)).await?;
                     room = room.checked_sub(size(&contents)).ok_or_else(|| {
                         let most = self.limits.embedded_bytes;
                         Fault::invalid_params(format!("what the prompt embeds is longer than {most} bytes"))

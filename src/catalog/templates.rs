@@ -25,6 +25,9 @@ impl Registered for ResourceTemplate {
 
     /// Compiles the body and renders it without values, which refuses a body whose cost is too high with any values.
     async fn check(catalog: &Catalog, tenant: TenantId, new: &NewTemplate) -> Result<(), Fault> {
+        let completions = new.completions.iter();
+        let completions = completions.map(|(name, values)| (format!("completions.{name}"), values));
+        catalog.check_completions(tenant, completions.collect()).await?;
         if let Some(source) = &new.source {
             return catalog.check_source(tenant, source).await;
         }
@@ -38,7 +41,8 @@ impl Registered for ResourceTemplate {
     }
 
     fn is_checked_as(&self, new: &NewTemplate) -> bool {
-        self.body == new.body.hash && new.source.is_none()
+        let is_listed = new.completions.values().all(|values| values.source().is_none());
+        self.body == new.body.hash && new.source.is_none() && is_listed
     }
 
     async fn find_conflict(

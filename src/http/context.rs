@@ -18,6 +18,7 @@ use crate::model::audit::event::{Actor, Event, named};
 use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Outcome;
+use crate::model::ids::Slug;
 use crate::model::method::{Era, Method};
 use crate::quota::limits::RateLimitSubject;
 use crate::quota::usage::QuotaSubject;
@@ -90,6 +91,8 @@ pub struct BatchMessage {
     pub method: Option<Cow<'static, str>>,
     /// Its subject.
     pub subject: Option<Box<str>>,
+    /// The connection that content was taken from.
+    pub connection: Option<Slug>,
     /// How it ended.
     pub outcome: Outcome,
     /// The bytes of its answer.
@@ -209,6 +212,7 @@ impl CompletedRequest<'_> {
             let event = Event {
                 method: message.method.unwrap_or_else(|| whole.method.clone()),
                 subject: message.subject,
+                connection: message.connection,
                 outcome: message.outcome,
                 bytes_in: std::mem::take(&mut bytes_in),
                 bytes_out: Some(message.bytes_out),

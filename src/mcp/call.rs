@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::wire::Params;
 use super::wire::members::{Members, Shape, text_of};
-use crate::model::call::{List, Reference};
+use crate::model::call::{CompletionRequest, List, Reference};
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::method::Method;
@@ -37,14 +37,7 @@ pub enum Call<'a> {
         arguments: Arc<BTreeMap<String, String>>,
     },
     /// `completion/complete`.
-    Complete {
-        /// Of what.
-        reference: Reference,
-        /// Which argument or variable.
-        argument: String,
-        /// The text typed so far.
-        value: String,
-    },
+    Complete(CompletionRequest),
     /// About skills.
     Skills(SkillsCall<'a>),
     /// `tools/list`.
@@ -143,15 +136,19 @@ fn get_prompt<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
 fn complete<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     let reference = Nested::read("params.ref", params.required_object("ref")?)?;
     let argument = Nested::read("params.argument", params.required_object("argument")?)?;
-    if let Some(context) = params.object("context")? {
-        Nested::read("params.context", context)?.check_strings("arguments")?;
-    }
+    let context = params.object("context")?.map(|context| Nested::read("params.context", context));
+    let context = context.transpose()?.map(|context| context.strings("arguments")).transpose()?;
     let reference = match &*reference.string("type")? {
         "ref/prompt" => Reference::Prompt(reference.string("name")?),
         "ref/resource" => Reference::Template(reference.string("uri")?),
         _ => return Err(Fault::invalid_params("params.ref.type must be ref/prompt or ref/resource")),
     };
-    Ok(Call::Complete { reference, argument: argument.string("name")?, value: argument.string("value")? })
+    Ok(Call::Complete(CompletionRequest {
+        reference,
+        argument: argument.string("name")?,
+        value: argument.string("value")?,
+        context: context.unwrap_or_default(),
+    }))
 }
 
 fn call_tool<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
@@ -177,10 +174,10 @@ impl<'a> Nested<'a> {
         text.map(Cow::into_owned).ok_or_else(wrong)
     }
 
-    /// Accepted members that are not used must still have the right type.
-    fn check_strings(&self, name: &str) -> Result<(), Fault> {
-        let Some(raw) = self.members.get(name) else { return Ok(()) };
-        strings(&format!("{}.{name}", self.called), raw.get()).map(drop)
+    /// The members of an object, which are strings; none if it is absent.
+    fn strings(&self, name: &str) -> Result<BTreeMap<String, String>, Fault> {
+        let Some(raw) = self.members.get(name) else { return Ok(BTreeMap::new()) };
+        strings(&format!("{}.{name}", self.called), raw.get())
     }
 }
 

@@ -20,8 +20,7 @@ use super::tools::fetched::Fetched;
 use super::version::{ContentTypes, ProtocolVersion, ToolMembers};
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
-use crate::catalog::complete::complete;
-use crate::catalog::read::BeforeWait;
+use crate::catalog::read::SourceUse;
 use crate::catalog::snapshot::AgentSnapshot;
 use crate::catalog::snapshot::view::{Answering, View};
 use crate::catalog::template_set::Match;
@@ -81,8 +80,8 @@ pub(super) struct CallContext<'a> {
     pub(super) caller: &'a Caller,
     pub(super) view: View,
     pub(super) dialect: Dialect,
-    /// Releases what the request shares with others.
-    pub(super) before_wait: BeforeWait<'a>,
+    /// The request, as far as content from a connection concerns it.
+    pub(super) source_use: &'a dyn SourceUse,
 }
 
 impl CallHandler {
@@ -102,10 +101,10 @@ impl CallHandler {
         caller: &Caller,
         call: &Call<'_>,
         dialect: Dialect,
-        before_wait: BeforeWait<'_>,
+        source_use: &dyn SourceUse,
     ) -> Result<Bytes, Refusal> {
         let view = self.catalog.view(caller).await?;
-        let context = CallContext { caller, view, dialect, before_wait };
+        let context = CallContext { caller, view, dialect, source_use };
         if let Call::CallTool { name, arguments } = call {
             return Box::pin(self.call_tool(&context, name, arguments)).await;
         }
@@ -119,10 +118,10 @@ impl CallHandler {
         caller: &Caller,
         request: &PromptRequest<'_>,
         ttl: Duration,
-        before_wait: BeforeWait<'_>,
+        source_use: &dyn SourceUse,
     ) -> Result<(Bytes, Outcome), Refusal> {
         let view = self.catalog.view(caller).await?;
-        let context = CallContext { caller, view, dialect: Dialect::Modern { ttl }, before_wait };
+        let context = CallContext { caller, view, dialect: Dialect::Modern { ttl }, source_use };
         let answered = match self.get_requested_prompt(&context, request).await {
             Err(Fault::MissingArguments(_)) if request.shows_forms() => {
                 let asked = context.ask_for_arguments(request, ttl);
@@ -160,8 +159,9 @@ impl CallHandler {
             Call::GetPrompt { name, arguments } => {
                 self.get_prompt(context, name, arguments, ResultForm::Method).await
             }
-            Call::Complete { reference, argument, value } => {
-                let values = complete(&context.view, reference, argument, value)?;
+            Call::Complete(request) => {
+                let CallContext { caller, view, source_use, .. } = context;
+                let values = self.catalog.complete(caller, view, request, *source_use).await?;
                 context.encode(ResultMembers::completion(&values))
             }
             Call::ListTools { cursor } => self.list_tools(context, cursor.as_deref()),
@@ -193,7 +193,7 @@ impl CallHandler {
             return Ok(kept);
         }
         // Boxed, as below: the future of a cached result is small to move.
-        let contents = self.catalog.read_resource(context.caller, uri, answering, context.before_wait);
+        let contents = self.catalog.read_resource(context.caller, uri, answering, context.source_use);
         let contents = Box::pin(contents).await?;
         let result = match form {
             ResultForm::Method => context.encode_contents(&contents)?,
@@ -258,7 +258,7 @@ impl CallHandler {
         }
         let view = context.view.clone();
         let messages =
-            self.catalog.get_prompt(context.caller, view, name.as_str(), arguments, context.before_wait);
+            self.catalog.get_prompt(context.caller, view, name.as_str(), arguments, context.source_use);
         let messages = Box::pin(messages).await?;
         let result = match form {
             ResultForm::Method => context.encode(ResultMembers::messages(&messages))?,

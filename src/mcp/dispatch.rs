@@ -65,6 +65,7 @@ impl Endpoint {
             (Err(rejected), Ok(_)) => reply.fault(request, &rejected.fault),
             (Ok(incoming), Ok(_)) => self.respond(request, caller, &headers, incoming, reply).await,
         };
+        request.context.event.connection = request.work.take_connection();
         if let Ok(Some(standing)) = charged {
             standing.write(response.headers_mut());
         }
@@ -143,11 +144,8 @@ impl Endpoint {
             _ if !media_type::admits_json(&request.parts.headers) => Err(media_type::NO_JSON.into()),
             ModernMethod::Discover => Box::pin(self.discover(caller)).await.map_err(Refusal::from),
             ModernMethod::GetPrompt(prompt) => {
-                let answered = {
-                    let ttl = self.options.ttl;
-                    let release = || request.work.release();
-                    self.call_handler.handle_prompt(caller, prompt, ttl, &release).await
-                };
+                let ttl = self.options.ttl;
+                let answered = self.call_handler.handle_prompt(caller, prompt, ttl, &request.work).await;
                 answered.map(|(result, outcome)| {
                     request.context.event.outcome = outcome;
                     result
@@ -155,7 +153,7 @@ impl Endpoint {
             }
             ModernMethod::Call(call) => {
                 let dialect = Dialect::Modern { ttl: self.options.ttl };
-                self.call_handler.handle(caller, call, dialect, &|| request.work.release()).await
+                self.call_handler.handle(caller, call, dialect, &request.work).await
             }
         };
         match result {
@@ -247,7 +245,7 @@ impl Endpoint {
             LegacyMethod::Initialize(_) => Err(legacy_decode::initialize_in_batch().into()),
             LegacyMethod::Call(call) => {
                 let dialect = Dialect::Legacy(legacy.version);
-                self.call_handler.handle(legacy.caller, call, dialect, &|| work.release()).await
+                self.call_handler.handle(legacy.caller, call, dialect, work).await
             }
         }
     }

@@ -50,10 +50,10 @@ impl Refusal {
     pub(super) fn of_call(view: &View, call: &Call<'_>, fault: Fault) -> Self {
         match call {
             Call::GetPrompt { name, .. } => Self::of_prompt(view, name.as_str(), fault),
-            Call::Complete { reference: Reference::Prompt(name), .. } => Self::of_prompt(view, name, fault),
-            Call::Complete { reference: Reference::Template(text), .. } => {
-                Self::of_template(view, text, fault)
-            }
+            Call::Complete(request) => match &request.reference {
+                Reference::Prompt(name) => Self::of_prompt(view, name, fault),
+                Reference::Template(text) => Self::of_template(view, text, fault),
+            },
             Call::Skills(SkillsCall::Get { uri } | SkillsCall::ReadDirectory { uri, .. }) => {
                 let uri = uri.clone();
                 Self::checked(view, fault, move |view| view.hides_skill(uri.as_str()))

@@ -15,6 +15,7 @@ use super::version::ProtocolVersion;
 use super::wire::members::{Members, text_of};
 use super::wire::parts::{META_CLIENT_INFO, META_TRACEPARENT};
 use super::wire::{Incoming, Message, MethodName, Rejected, message};
+use crate::catalog::read::SourceUse;
 use crate::config::Costs;
 use crate::http::context::{BatchMessage, HiddenCheck, MethodLabel, RequestContext};
 use crate::http::refusals::Refusals;
@@ -23,7 +24,7 @@ use crate::identity::grant::Caller;
 use crate::model::audit::event::{ClientName, named, subject};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, Outcome};
-use crate::model::ids::SessionUid;
+use crate::model::ids::{SessionUid, Slug};
 use crate::model::method::{Era, Method};
 use crate::model::session::Session;
 use crate::telemetry::span;
@@ -61,18 +62,34 @@ impl AsMut<RequestContext> for McpRequest<'_> {
 }
 
 /// The permit of a request that is worked on, which all requests share. It is released while the request waits for a source.
+/// Remembers the connection of the source.
 #[derive(Debug, Default)]
-pub(super) struct WorkPlace<'a>(Mutex<Option<SemaphorePermit<'a>>>);
+pub(super) struct WorkPlace<'a>(Mutex<(Option<SemaphorePermit<'a>>, Option<Slug>)>);
 
 impl<'a> WorkPlace<'a> {
     /// Holds a permit.
     pub(super) fn hold(&self, permit: SemaphorePermit<'a>) {
-        *self.0.lock() = Some(permit);
+        self.0.lock().0 = Some(permit);
     }
 
     /// Releases it, if it is held.
     pub(super) fn release(&self) {
-        drop(self.0.lock().take());
+        drop(self.0.lock().0.take());
+    }
+
+    /// The first connection that content was taken from since the last call.
+    pub(super) fn take_connection(&self) -> Option<Slug> {
+        self.0.lock().1.take()
+    }
+}
+
+impl SourceUse for WorkPlace<'_> {
+    fn takes_from(&self, connection: &Slug) {
+        self.0.lock().1.get_or_insert_with(|| connection.clone());
+    }
+
+    fn before_wait(&self) {
+        self.release();
     }
 }
 
@@ -188,7 +205,8 @@ impl<'a> McpRequest<'a> {
     ) {
         let (method, subject) = message.map(asked).unzip();
         let (subject, bytes_out) = (subject.flatten(), bytes_out as u64);
-        self.context.messages.push(BatchMessage { method, subject, outcome, bytes_out, hidden });
+        let connection = self.work.take_connection();
+        self.context.messages.push(BatchMessage { method, subject, connection, outcome, bytes_out, hidden });
     }
 }
 

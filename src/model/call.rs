@@ -1,5 +1,6 @@
 //! The parameters and results of calls that both eras have, independent of their encoding.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,19 @@ pub enum Reference {
     Prompt(String),
     /// A variable of this resource template.
     Template(String),
+}
+
+/// What is to be completed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompletionRequest {
+    /// Of what.
+    pub reference: Reference,
+    /// Which argument or variable.
+    pub argument: String,
+    /// The text typed so far.
+    pub value: String,
+    /// The values of other arguments or variables that the client knows.
+    pub context: BTreeMap<String, String>,
 }
 
 /// A page of one of the lists.

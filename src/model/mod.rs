@@ -9,6 +9,7 @@ pub mod call;
 pub mod caller;
 pub mod client_address;
 pub mod clock;
+pub mod completion;
 pub mod connection;
 pub mod content;
 pub mod definition;

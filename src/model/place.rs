@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use content_source::{Format, Location, Place, PlaceText};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
@@ -63,6 +63,13 @@ impl PartialEq for SourcePlace {
     /// As they were written. A connection cannot be replaced by another of its id while definitions name it.
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
+    }
+}
+
+impl Serialize for SourcePlace {
+    /// As it was written.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text.serialize(serializer)
     }
 }
 
@@ -149,7 +156,7 @@ impl SourcePlace {
                 )));
             }
             // Surprises everybody: a variable of a URI template ends at a slash unless it is reserved.
-            if variable.allows_slashes && uri_template.as_str().contains(&format!("{{{name}}}")) {
+            if variable.allows_slashes && !uri_template.takes_slashes(name) {
                 return Err(Fault::invalid_params(format!(
                     "uriTemplate: {{{name}}} does not match slashes, which source.path takes as {{+{name}}}; \
                      write {{+{name}}} in uriTemplate, or {{{name}}} in source.path"

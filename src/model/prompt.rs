@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::allocated::{allocated, behind_arc, texts};
 use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
+use super::completion::CompletionValues;
 use super::content::{ContentHash, NewContent};
 use super::definition::{DefinitionKind, Difference};
 use super::fault::{Fault, shortened};
@@ -105,7 +106,7 @@ impl PartialEq for PromptDefinition {
 }
 
 /// An argument of a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Argument {
     /// Name in the messages and for clients.
@@ -119,9 +120,9 @@ pub struct Argument {
     /// Whether clients must provide it; absent means no.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
-    /// Completion values; not part of lists of prompts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub completions: Vec<String>,
+    /// Completion values, or where they come from; not part of lists of prompts.
+    #[serde(default, skip_serializing_if = "CompletionValues::is_empty")]
+    pub completions: CompletionValues,
     /// Whether the completions are the only values; absent means no. Not part of lists of prompts; the tool of the prompt
     /// lists the values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,15 +132,12 @@ pub struct Argument {
 impl Argument {
     fn heap(&self) -> usize {
         let optional = [&self.title, &self.description].map(Option::as_deref);
-        texts([self.name.as_str()])
-            + texts(optional.into_iter().flatten())
-            + texts(self.completions.iter().map(String::as_str))
-            + allocated(self.completions.capacity() * size_of::<String>())
+        texts([self.name.as_str()]) + texts(optional.into_iter().flatten()) + self.completions.heap()
     }
 
     /// The only values; `None` if every text is one.
     pub fn choices(&self) -> Option<&[String]> {
-        (self.closed == Some(true)).then_some(&self.completions)
+        (self.closed == Some(true)).then(|| self.completions.listed())
     }
 
     /// Whether a text is a value.

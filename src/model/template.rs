@@ -1,6 +1,5 @@
 //! Resource templates: a body that is rendered for every URI that matches a URI template.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use uri_template::UriTemplate;
 use super::allocated::{behind_arc, texts};
 use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
+use super::completion::{CompletionValues, Completions};
 use super::content::{ContentHash, NewContent};
 use super::definition::{DefinitionKind, Difference};
 use super::fault::Fault;
@@ -16,9 +16,6 @@ use super::label::Labels;
 use super::place::SourcePlace;
 use super::resource::Definition;
 use super::scope::{ChangeKind, Revision};
-
-/// Completion values of variables or arguments, by name.
-pub type Completions = BTreeMap<String, Vec<String>>;
 
 /// The body of templates whose content is elsewhere. A gateway of an earlier release renders it, and one that it replaces
 /// is not taken for one that has a source.
@@ -108,10 +105,7 @@ impl DefinitionKind for ResourceTemplate {
     fn memory(&self) -> usize {
         // A node of a map has eleven places and is two thirds full.
         let completions = self.completions.iter().map(|(name, values)| {
-            size_of::<(String, Vec<String>)>() * 3 / 2
-                + texts([name.as_str()])
-                + texts(values.iter().map(String::as_str))
-                + values.capacity() * size_of::<String>()
+            size_of::<(String, CompletionValues)>() * 3 / 2 + texts([name.as_str()]) + values.heap()
         });
         behind_arc(size_of::<Self>())
             + memory_of(&self.uri_template)

@@ -70,10 +70,10 @@ macro_rules! agent_rows {
              d.meta, null, null, d.kind, d.hash, d.ordinal, d.size, null, null \
              from resource_contents d where " + $parts
             + " union all select 4, d.uri_template, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
-             d.meta, nullif(d.labels, '{}'), d.completions, d.connection::text || ' ' || d.place, d.body, null, d.revision, null, null \
+             d.meta, nullif(d.labels, '{}'), d.completions || coalesce(' ' || d.completion_sources, ''), d.connection::text || ' ' || d.place, d.body, null, d.revision, null, null \
              from templates d where " + $templates
             + " union all select 5, d.name, null, d.title, d.description, null, null, d.icons, \
-             d.meta, nullif(d.labels, '{}'), d.arguments, null, d.messages, null, d.revision, null, null \
+             d.meta, nullif(d.labels, '{}'), d.arguments || coalesce(' ' || d.completion_sources, ''), null, d.messages, null, d.revision, null, null \
              from prompts d where " + $prompts
             + " union all select 7, d.root, null, null, d.frontmatter, null, null, null, \
              null, nullif(d.labels, '{}'), d.files, null, null, null, d.revision, null, d.last_modified \

@@ -296,6 +296,22 @@ impl Write {
         )
         .execute(self.connection())
         .await?;
+        // Locked first: a definition that is being written holds a lock on the connections of its completions.
+        sqlx::query!("select uid from connections where uid = $1 for update", uid.0)
+            .fetch_optional(self.connection())
+            .await?;
+        let completes = sqlx::query_scalar!(
+            r#"select exists (
+                select from agents a where a.deleted_at is null and (a.tenant, a.uid) in (
+                    select tenant, agent from templates where completion_connections @> array[$1::uuid]
+                    union all select tenant, agent from prompts where completion_connections @> array[$1::uuid]
+                )
+            ) as "completes!""#,
+            uid.0
+        );
+        if completes.fetch_one(self.connection()).await? {
+            return Ok(false);
+        }
         let deleted = sqlx::query!("delete from connections where uid = $1", uid.0)
             .execute(self.connection())
             .await

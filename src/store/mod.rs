@@ -10,6 +10,7 @@ pub mod audit;
 mod batch;
 pub mod changes;
 mod columns;
+mod completion_sources;
 pub mod connections;
 pub mod contents;
 pub mod definitions;

@@ -1,15 +1,19 @@
 //! Prompts.
 
+use std::borrow::Cow;
+
 use sqlx::PgConnection;
 
 use super::StoreError;
 use super::columns::{hash, joined, labels, raw};
+use super::completion_sources::{CompletionColumns, read};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::{Log, Write, logged};
+use crate::model::completion::CompletionValues;
 use crate::model::ids::AgentRef;
 use crate::model::json::raw_text;
-use crate::model::prompt::{NewPrompt, Prompt, PromptDefinition, PromptName};
+use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition, PromptName};
 use crate::model::scope::Revision;
 
 struct Row {
@@ -28,6 +32,12 @@ impl TryFrom<Row> for Prompt {
     type Error = StoreError;
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
+        let (mut arguments, mut places) = read::<Vec<Argument>>(&row.arguments, row.revision)?;
+        for argument in arguments.iter_mut().filter(|argument| argument.completions.is_empty()) {
+            if let Some(source) = places.remove(&argument.name) {
+                argument.completions = CompletionValues::Sourced { source };
+            }
+        }
         Ok(Self {
             name: PromptName::parse(&row.name).map_err(|_| StoreError::Unreadable("prompt name"))?,
             definition: PromptDefinition {
@@ -37,8 +47,7 @@ impl TryFrom<Row> for Prompt {
                 meta: raw(row.meta)?,
             },
             labels: labels(row.labels.as_deref())?,
-            arguments: serde_json::from_str(&row.arguments)
-                .map_err(|_| StoreError::Unreadable("prompt arguments"))?,
+            arguments,
             messages: hash(row.messages)?,
             revision: Revision(row.revision),
         })
@@ -76,7 +85,7 @@ impl Table for Prompt {
         let rows = select!(
             Row,
             (connection, agent, only),
-            "select name, title, description, icons, meta, nullif(labels, '{}') as labels, arguments, messages, revision \
+            "select name, title, description, icons, meta, nullif(labels, '{}') as labels, arguments || coalesce(' ' || completion_sources, '') as \"arguments!\", messages, revision \
              from prompts",
             "(tenant, agent, name) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
@@ -105,16 +114,22 @@ impl Table for Prompt {
     }
 
     fn encode(new: &NewPrompt) -> Result<String, StoreError> {
-        encoded(&new.arguments)
+        let listed = new.arguments.iter().map(|argument| match argument.completions.source() {
+            Some(_) => Cow::Owned(Argument { completions: CompletionValues::default(), ..argument.clone() }),
+            None => Cow::Borrowed(argument),
+        });
+        encoded(&listed.collect::<Vec<_>>())
     }
 
     fn size(new: &NewPrompt) -> usize {
         let PromptDefinition { title, description, icons, meta } = &new.definition;
         let texts = [title, description].into_iter().flatten();
         let raws = [icons, meta].into_iter().flatten();
+        let places = new.arguments.iter().filter_map(|argument| argument.completions.source());
         texts.map(String::len).sum::<usize>()
             + raws.map(|raw| raw.get().len()).sum::<usize>()
             + joined(&new.labels).len()
+            + places.map(|place| place.memory()).sum::<usize>()
     }
 
     async fn upsert(
@@ -131,19 +146,27 @@ impl Table for Prompt {
         let labels: Vec<_> = batch.rows.iter().map(|row| joined(&row.new.labels)).collect();
         let arguments: Vec<_> = batch.rows.iter().map(|row| row.json.as_str()).collect();
         let messages: Vec<_> = batch.rows.iter().map(|row| &row.new.messages.hash.0[..]).collect();
+        let sourced = batch.rows.iter().map(|row| {
+            row.new.arguments.iter().map(|argument| (argument.name.as_str(), &argument.completions)).collect()
+        });
+        let sourced = CompletionColumns::of(connection, sourced.collect(), batch.revision).await?;
         upsert!(
             (connection, batch, log),
             "put as (
                 insert into prompts
-                (tenant, agent, labels, name, title, description, icons, meta, arguments, messages, revision)
+                (tenant, agent, labels, name, title, description, icons, meta, arguments, messages, revision,
+                completion_sources, completion_connections)
                 select $10, $11, string_to_array(labels, ' '), name, title, description, icons, meta, arguments,
-                messages, $24 from unnest($16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
-                $21::text[], $22::bytea[], $23::text[])
-                as new (name, title, description, icons, meta, arguments, messages, labels)
+                messages, $24, completion_sources, string_to_array(completion_connections, ' ')::uuid[] from unnest($16::text[], $17::text[], $18::text[], $19::text[], $20::text[],
+                $21::text[], $22::bytea[], $23::text[], $25::text[], $26::text[])
+                as new (name, title, description, icons, meta, arguments, messages, labels, completion_sources,
+                completion_connections)
                 on conflict (tenant, agent, name) do update set
                 title = excluded.title, description = excluded.description, icons = excluded.icons,
                 meta = excluded.meta, labels = excluded.labels, arguments = excluded.arguments,
-                messages = excluded.messages, revision = excluded.revision
+                messages = excluded.messages, revision = excluded.revision,
+                completion_sources = excluded.completion_sources,
+                completion_connections = excluded.completion_connections
             )",
             &names as &[&str],
             &titles as &[Option<&str>],
@@ -154,6 +177,8 @@ impl Table for Prompt {
             &messages as &[&[u8]],
             &labels,
             batch.revision.0,
+            &sourced.sources as &[Option<String>],
+            &sourced.connections as &[Option<String>],
         )
     }
 

@@ -1,13 +1,17 @@
 //! Resource templates.
 
+use std::collections::BTreeMap;
+
 use sqlx::PgConnection;
 use uri_template::UriTemplate;
 
 use super::StoreError;
 use super::columns::{Columns, Places, hash, joined, labels, place, raw, size};
+use super::completion_sources::{CompletionColumns, read};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
 use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
 use super::write::{Log, Write, logged};
+use crate::model::completion::{CompletionValues, Completions};
 use crate::model::ids::AgentRef;
 use crate::model::resource::Definition;
 use crate::model::scope::Revision;
@@ -61,8 +65,12 @@ impl TryFrom<Row> for ResourceTemplate {
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
         let uri_template = parsed(&row.uri_template)?;
-        let completions =
-            serde_json::from_str(&row.completions).map_err(|_| StoreError::Unreadable("completions"))?;
+        let (mut completions, places) = read::<Completions>(&row.completions, row.revision)?;
+        for (name, source) in places {
+            if let Some(values) = completions.get_mut(&name).filter(|values| values.is_empty()) {
+                *values = CompletionValues::Sourced { source };
+            }
+        }
         let body = hash(row.body)?;
         Ok(Self {
             uri_template,
@@ -101,7 +109,7 @@ impl Table for ResourceTemplate {
             Row,
             (connection, agent, only),
             "select uri_template, name, title, description, mime_type, annotations, icons, meta, \
-             nullif(labels, '{}') as labels, completions, body, connection::text || ' ' || place as place, revision \
+             nullif(labels, '{}') as labels, completions || coalesce(' ' || completion_sources, '') as \"completions!\", body, connection::text || ' ' || place as place, revision \
              from templates",
             "(tenant, agent, uri_template) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
@@ -131,11 +139,14 @@ impl Table for ResourceTemplate {
     }
 
     fn encode(new: &NewTemplate) -> Result<String, StoreError> {
-        encoded(&new.completions)
+        let listed: BTreeMap<_, _> =
+            new.completions.iter().map(|(name, values)| (name, values.listed())).collect();
+        encoded(&listed)
     }
 
     fn size(new: &NewTemplate) -> usize {
-        size(&new.definition) + joined(&new.labels).len()
+        let places = new.completions.values().filter_map(CompletionValues::source);
+        size(&new.definition) + joined(&new.labels).len() + places.map(|place| place.memory()).sum::<usize>()
     }
 
     async fn upsert(
@@ -148,25 +159,33 @@ impl Table for ResourceTemplate {
         let labels: Vec<_> = batch.rows.iter().map(|row| joined(&row.new.labels)).collect();
         let completions: Vec<_> = batch.rows.iter().map(|row| row.json.as_str()).collect();
         let bodies: Vec<_> = batch.rows.iter().map(|row| &row.new.body.hash.0[..]).collect();
+        let sourced = batch
+            .rows
+            .iter()
+            .map(|row| row.new.completions.iter().map(|(name, values)| (name.as_str(), values)).collect());
+        let sourced = CompletionColumns::of(connection, sourced.collect(), batch.revision).await?;
         let places = Places::of(batch.rows.iter().map(|row| row.new.source.as_ref()))?;
         upsert!(
             (connection, batch, log),
             "put as (
                 insert into templates
                 (tenant, agent, labels, uri_template, name, title, description, mime_type, annotations, icons, meta,
-                completions, body, place, connection, revision)
+                completions, body, place, connection, revision, completion_sources, completion_connections)
                 select $10, $11, string_to_array(labels, ' '), uri_template, name, title, description, mime_type,
-                annotations, icons, meta, completions, body, place, c.uid, $27 from unnest($16::text[], $17::text[],
+                annotations, icons, meta, completions, body, place, c.uid, $27, completion_sources,
+                string_to_array(completion_connections, ' ')::uuid[] from unnest($16::text[], $17::text[],
                 $18::text[], $19::text[], $20::text[], $21::text[], $22::text[], $23::text[], $24::text[],
-                $25::bytea[], $26::text[], $28::text[], $29::text[]) as new (uri_template, name, title, description,
-                mime_type, annotations, icons, meta, completions, body, labels, place, slug)
+                $25::bytea[], $26::text[], $28::text[], $29::text[], $30::text[], $31::text[]) as new (uri_template, name, title, description,
+                mime_type, annotations, icons, meta, completions, body, labels, place, slug, completion_sources,
+                completion_connections)
                 left join connections c on c.slug = new.slug
                 on conflict (tenant, agent, uri_template) do update set
                 name = excluded.name, title = excluded.title, description = excluded.description,
                 mime_type = excluded.mime_type, annotations = excluded.annotations, icons = excluded.icons,
                 meta = excluded.meta, labels = excluded.labels, completions = excluded.completions,
                 body = excluded.body, place = excluded.place, connection = excluded.connection,
-                revision = excluded.revision
+                revision = excluded.revision, completion_sources = excluded.completion_sources,
+                completion_connections = excluded.completion_connections
             )",
             &texts as &[&str],
             &columns.names as &[&str],
@@ -182,6 +201,8 @@ impl Table for ResourceTemplate {
             batch.revision.0,
             &places.texts as &[Option<String>],
             &places.connections as &[Option<&str>],
+            &sourced.sources as &[Option<String>],
+            &sourced.connections as &[Option<String>],
         )
     }
 

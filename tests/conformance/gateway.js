@@ -36,14 +36,14 @@ export class Gateway {
     /** Its base URL, such as `http://127.0.0.1:4711`. */
     url;
 
-    /** Resolves once the gateway is ready. Call `stop` afterwards, also if this fails. */
-    async start() {
+    /** Resolves once the gateway is ready, with further settings. Call `stop` afterwards, also if this fails. */
+    async start(settings = {}) {
         this.#folder = mkdtempSync(join(tmpdir(), 'waggle-conformance-'));
         // As root, PostgreSQL runs as another user, which needs search permission.
         await chmod(this.#folder, 0o711);
         const data = join(this.#folder, 'data');
         const args = ['serve', '--listen', '127.0.0.1:0', '--data-dir', data];
-        this.#child = spawn(binary(), args, { env: environment(), stdio: ['ignore', 'inherit', 'pipe'] });
+        this.#child = spawn(binary(), args, { env: { ...environment(), ...settings }, stdio: ['ignore', 'inherit', 'pipe'] });
         await once(this.#child, 'spawn');
         this.url = `http://${await this.#address()}`;
         this.#operator = (await readFile(join(data, 'operator.key'), 'utf8')).trim();

@@ -7,8 +7,10 @@ import { CLIENTS, CREDENTIALS, isRefused, isNotified, reads } from './clients.js
 import { fillsForms, fillsFormsInPython, lacksArguments } from './forms.js';
 import { Gateway } from './gateway.js';
 import { pushSkills, readsSkills } from './skills.js';
+import { isToldOfChange, readsEachKind, readsEachKindInPython } from './sources.js';
 import { conform, passes, passesExtension } from './suite.js';
 import { asks, asksInPython, skip } from './tools.js';
+import { Upstreams, registerSources } from './upstreams.js';
 
 const REVISIONS = ['2025-11-25', '2026-07-28'];
 const TOOLS = ['resources', 'prompts', 'prompt_tools'];
@@ -25,7 +27,8 @@ const DEMO = join(import.meta.dirname, '../../config/demo/research.json');
 
 /** Starts the gateway and registers a public agent, one with a valid and a revoked key, one that changes, and the demo. */
 async function register(gateway) {
-    await gateway.start();
+    await upstreams.start();
+    await gateway.start({ WAGGLE_SOURCES__FILE_ROOTS: upstreams.root });
     await gateway.admin('POST', '/tenants', { id: 'acme', name: 'Acme' });
     const open = await agent(gateway, 'conformance', 'public');
     const keyed = await agent(gateway, 'keyed', 'key');
@@ -39,19 +42,27 @@ async function register(gateway) {
     const skilled = await agent(gateway, 'skilled', 'public', DEMO);
     const skills = await agent(gateway, 'skills', 'public');
     await pushSkills(gateway, 'skills');
-    return { skilled, skills, open, keyed, key, revoked, changing, changingKey, demo, demoKey };
+    const sourced = await registerSources(gateway, upstreams, 'sourced');
+    return { sourced, skilled, skills, open, keyed, key, revoked, changing, changingKey, demo, demoKey };
 }
 
 const gateway = new Gateway();
-for (const signal of ['SIGINT', 'SIGTERM']) {
-    process.once(signal, () => gateway.stop().finally(() => process.exit(1)));
-}
-after(() => gateway.stop());
-const registered = await register(gateway).catch(async error => {
+const upstreams = new Upstreams();
+
+async function stop() {
+    upstreams.stop();
     await gateway.stop();
+}
+
+for (const signal of ['SIGINT', 'SIGTERM']) {
+    process.once(signal, () => stop().finally(() => process.exit(1)));
+}
+after(stop);
+const registered = await register(gateway).catch(async error => {
+    await stop();
     throw error;
 });
-const { skilled, skills, open, keyed, key, revoked, changing, changingKey, demo, demoKey } = registered;
+const { sourced, skilled, skills, open, keyed, key, revoked, changing, changingKey, demo, demoKey } = registered;
 
 for (const revision of REVISIONS) {
     test(`the official suite passes at ${revision}`, async t => {
@@ -95,11 +106,15 @@ for (const [name, client] of Object.entries(CLIENTS)) {
 }
 
 for (const [name, client] of Object.entries(CLIENTS)) {
+    test(`${name} reads content from a connection of each kind`, () => readsEachKind(client, sourced));
+    test(`${name} is told of a file that changed`, () => isToldOfChange(client, sourced, text => upstreams.change(text)));
     test(`${name} answers questions by tools alone`, () => asks(client, demo, CREDENTIALS['X-Agent-API-Key'](demoKey)));
 }
 for (const mode of ['legacy', 'auto', '2026-07-28']) {
     test(`SDK for Python, connecting as ${mode}, answers questions by tools alone`, { skip }, () =>
         asksInPython(mode, demo, demoKey));
+    test(`SDK for Python, connecting as ${mode}, reads content from a connection of each kind`, { skip }, () =>
+        readsEachKindInPython(mode, sourced));
     test(`SDK for Python, connecting as ${mode}, fills in the form of a prompt`, { skip }, () =>
         fillsFormsInPython(mode, keyed, key));
 }

@@ -1,12 +1,15 @@
 //! Resources and templates whose content comes from a connection.
 
 mod checker;
+mod completions;
 mod definitions;
 mod failures;
 mod guide;
 mod kinds;
 mod leases;
 mod reads;
+mod records;
+mod statements;
 mod stored;
 pub(crate) mod upstream;
 mod watching;

@@ -11,7 +11,7 @@ use crate::iri::{encode_non_ascii, is_bidi_formatting};
 use crate::layout::Layout;
 use crate::limits::MAX_TEMPLATE_BYTES;
 use crate::overlap::{Pattern, Specificity};
-use crate::syntax;
+use crate::syntax::{self, Operator, Part};
 
 /// A URI template of RFC 6570 up to level 3, kept as given and compared byte for byte.
 ///
@@ -119,6 +119,15 @@ impl UriTemplate {
     /// The names of the variables, in order.
     pub fn variables(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.layout.names.iter().map(String::as_str)
+    }
+
+    /// Whether values of a variable may contain `/`: those of `{+a}` and `{#a}`.
+    pub fn takes_slashes(&self, variable: &str) -> bool {
+        let parts = syntax::parts(self.as_str()).unwrap_or_default();
+        parts.iter().any(|part| match part {
+            Part::Expression(Operator::Reserved | Operator::Fragment, names) => names.contains(&variable),
+            Part::Expression(..) | Part::Literal(_) => false,
+        })
     }
 
     /// The values with which this template expands to `uri`, with their names, in the order of the variables; a

@@ -9,7 +9,7 @@ use super::gaps::{Gap, GapReason};
 use super::report::{MAX_FINDINGS, Report};
 use crate::model::audit::chain::{Chain, Digest};
 use crate::model::audit::checkpoint::Checkpoint;
-use crate::model::audit::encoding::{HIDDEN, VERSION, day_of_micros, split};
+use crate::model::audit::encoding::{NEWEST, VERSION, day_of_micros, split};
 
 /// Number of columns of a row.
 const COLUMNS: usize = 29;
@@ -87,7 +87,7 @@ impl<'a> RowVerifier<'a> {
         if current.broken {
             return None;
         }
-        if !(VERSION..=HIDDEN).contains(&row.version) {
+        if !(VERSION..=NEWEST).contains(&row.version) {
             return Some(format!("unknown version {}", row.version));
         }
         if row.actual_hash != row.hash {

@@ -180,7 +180,7 @@ mod tests {
     use crate::model::audit::encoding;
     use crate::model::audit::event::{Actor, ActorKind, ChangeHashes, ClientName, Event};
     use crate::model::fault::Outcome;
-    use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
+    use crate::model::ids::{AgentId, KeyId, PrincipalId, Slug, TenantId};
     use crate::model::limits::RateLimit;
     use crate::model::scope::Revision;
 
@@ -213,6 +213,7 @@ mod tests {
             bytes_out: Some(200),
             revision: Some(Revision(7)),
             difference: ChangeHashes::default(),
+            connection: None,
             hidden: false,
         }
     }
@@ -257,14 +258,33 @@ mod tests {
 
     #[test]
     fn version_is_hashed_and_moves_with_its_event() {
-        let mut bytes = Vec::new();
-        encoding::event(&mut bytes, &Event { hidden: true, ..example() });
-        let (mut hidden, mut plain) = (batch(), batch());
-        hidden.push_versioned(encoding::HIDDEN, &bytes);
-        plain.push(&bytes);
-        assert_ne!(hidden.after.head, plain.after.head);
-        let other = hidden.rechained(Chain::new(Uuid::from_u128(0xd)));
-        assert_eq!(other.rechained(hidden.before), hidden);
+        let connection = Slug::parse("docs").ok();
+        for (event, version) in [
+            (Event { hidden: true, ..example() }, 2),
+            (Event { connection: connection.clone(), ..example() }, 3),
+            (Event { hidden: true, connection, ..example() }, 4),
+        ] {
+            let mut bytes = Vec::new();
+            encoding::event(&mut bytes, &event);
+            assert_eq!(encoding::version(&event), version);
+            let (mut versioned, mut plain) = (batch(), batch());
+            versioned.push_versioned(version, &bytes);
+            plain.push(&bytes);
+            assert_ne!(versioned.after.head, plain.after.head);
+            let other = versioned.rechained(Chain::new(Uuid::from_u128(0xd)));
+            assert_eq!(other.rechained(versioned.before), versioned);
+        }
+    }
+
+    #[test]
+    fn connection_is_stored_in_front_of_the_subject() {
+        let stored = |version| encoding::connection(version, Some("docs test://a b".to_owned()));
+        for version in [3, 4] {
+            assert_eq!(stored(version), (Some("docs".to_owned()), Some("test://a b".to_owned())));
+        }
+        for version in [1, 2] {
+            assert_eq!(stored(version), (None, Some("docs test://a b".to_owned())));
+        }
     }
 
     #[test]

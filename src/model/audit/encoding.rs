@@ -16,8 +16,12 @@ use crate::model::client_address::ClientAddress;
 
 /// The version of this encoding.
 pub const VERSION: i16 = 1;
-/// The version of an event that names something hidden from its caller. It says no more, and its fields are the same.
-pub const HIDDEN: i16 = 2;
+/// Added to the version of an event that names something hidden from its caller. It says no more, and its fields are the same.
+const HIDDEN: i16 = 1;
+/// Added to the version of an event that names a connection: its subject has the id of the connection and a space in front.
+const CONNECTED: i16 = 2;
+/// The highest version.
+pub const NEWEST: i16 = VERSION + HIDDEN + CONNECTED;
 /// The epoch of PostgreSQL's timestamps.
 const EPOCH: OffsetDateTime = datetime!(2000-01-01 00:00 UTC);
 const NULL: [u8; 4] = [0xff; 4];
@@ -25,7 +29,22 @@ const MICROS_A_DAY: i64 = 86_400_000_000;
 
 /// The version that an event is hashed with.
 pub fn version(event: &Event) -> i16 {
-    if event.hidden { HIDDEN } else { VERSION }
+    let of = |is: bool, added: i16| if is { added } else { 0 };
+    VERSION + of(event.hidden, HIDDEN) + of(event.connection.is_some(), CONNECTED)
+}
+
+/// Whether an event of this version names something hidden from its caller.
+pub fn is_hidden(version: i16) -> bool {
+    (version - VERSION) & HIDDEN != 0
+}
+
+/// The connection and the subject of an event of this version.
+pub fn connection(version: i16, subject: Option<String>) -> (Option<String>, Option<String>) {
+    let is_connected = (version - VERSION) & CONNECTED != 0;
+    match subject.as_deref().filter(|_| is_connected).and_then(|subject| subject.split_once(' ')) {
+        Some((connection, subject)) => (Some(connection.to_owned()), Some(subject.to_owned())),
+        None => (None, subject),
+    }
 }
 
 /// Appends the fields of an event, from `at` to `after`; the fields of its position in the chain are not
@@ -46,7 +65,12 @@ pub fn event(out: &mut Vec<u8>, event: &Event) {
     optional(out, event.protocol, text);
     optional(out, event.session, |out, session| uuid(out, session.0));
     text(out, &event.method);
-    optional(out, event.subject.as_deref(), text);
+    match &event.connection {
+        Some(connection) => {
+            text(out, &format!("{connection} {}", event.subject.as_deref().unwrap_or_default()));
+        }
+        None => optional(out, event.subject.as_deref(), text),
+    }
     text(out, event.outcome.as_str());
     optional(out, event.status, |out, status| field(out, &status.to_be_bytes()));
     unsigned(out, event.micros);

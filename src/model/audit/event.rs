@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use crate::model::caller::CredentialKind;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Outcome;
-use crate::model::ids::{AgentId, KeyId, PrincipalId, SessionUid, TenantId};
+use crate::model::ids::{AgentId, KeyId, PrincipalId, SessionUid, Slug, TenantId};
 use crate::model::limits::RateLimit;
 use crate::model::scope::Revision;
 
@@ -197,6 +197,8 @@ pub struct Event {
     pub method: Cow<'static, str>,
     /// Subject of the request: a URI, the name of a prompt, a key's id, or a slug.
     pub subject: Option<Box<str>>,
+    /// The connection that content was taken from. Encoded as the version and with the subject.
+    pub connection: Option<Slug>,
     /// How the request or the stream ended.
     pub outcome: Outcome,
     /// HTTP status of the response.
@@ -237,6 +239,7 @@ impl Event {
             session: None,
             method,
             subject: None,
+            connection: None,
             outcome: Outcome::Ok,
             status: None,
             micros: 0,

@@ -13,7 +13,7 @@ use crate::model::ids::{AgentId, KeyId, TenantId};
 #[schema(as = AuditRow)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRow {
-    /// Version of the encoding that is hashed: 2 if the row is `hidden`.
+    /// Version of the encoding that is hashed: 1, plus 1 if the row is `hidden`, plus 2 if it names a `connection`.
     pub version: i16,
     /// Whether the request was refused since labels hide what it names from the caller. Only the owner and the operator
     /// are shown it.
@@ -56,6 +56,9 @@ pub struct AuditRow {
     pub method: String,
     /// Subject of the request.
     pub subject: Option<String>,
+    /// The connection that content was taken from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
     /// `ok`, the name of the fault, or how a stream ended.
     pub outcome: String,
     /// HTTP status of the response.

@@ -1,11 +1,12 @@
-//! A fetch that tests a connection.
+//! What asks a source without keeping an answer: a fetch that tests a connection, and the check of a location.
 
 use content_source::{Bounds, FetchError, Fetched, Location};
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use super::{Fetcher, MOST_ENTRIES};
-use crate::model::ids::TenantId;
+use super::{Fetcher, MOST_ENTRIES, Missed};
+use crate::model::caller::Payer;
+use crate::model::ids::{ConnectionId, TenantId};
 use crate::sources::Connection;
 
 /// The operator has the limits of a connection for itself, as each tenant has.
@@ -32,6 +33,32 @@ impl Fetcher {
             }
             // Nothing was known that it could be compared with.
             Fetched::Unchanged => Err(FetchError::BadContent),
+        }
+    }
+
+    /// Whether a tenant's definition can have a location, as far as its source tells without fetching it. One that does not
+    /// tell, because it is unreachable, disabled, or at its limits, refuses nothing.
+    ///
+    /// # Errors
+    /// [`Missed`].
+    pub async fn check(
+        &self,
+        tenant: TenantId,
+        uid: ConnectionId,
+        location: &Location,
+    ) -> Result<(), Missed> {
+        let found = self.inner.connections.get(Payer::Tenant(tenant), uid).await.map_err(Missed::Fault)?;
+        let Some(connection) = found else { return Ok(()) };
+        let Connection { limits, revision, .. } = &*connection;
+        let Ok(source) = connection.source(tenant) else { return Ok(()) };
+        let deadline = Instant::now() + limits.timeout();
+        let passage = self.inner.gates.pass((uid, *revision), limits, tenant, deadline).await;
+        let Ok(passage) = passage else { return Ok(()) };
+        let checked = timeout_at(deadline, source.check(location)).await.unwrap_or(Err(FetchError::Timeout));
+        passage.record(&checked);
+        match checked {
+            Ok(()) | Err(FetchError::Unreachable | FetchError::Timeout | FetchError::Busy) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::window::Window;
 use crate::model::audit::chain::Digest;
 use crate::model::audit::checkpoint::{API_VERSION, ChainHead, Checkpoint, LedgerHead};
-use crate::model::audit::encoding::HIDDEN;
+use crate::model::audit::encoding;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow, timestamp};
 use crate::store::{Store, StoreError};
 
@@ -154,9 +154,10 @@ async fn select(
     .await?;
     rows.into_iter()
         .map(|row| {
+            let (connection, subject) = encoding::connection(row.version, row.subject);
             Ok(AuditRow {
                 version: row.version,
-                hidden: row.version == HIDDEN,
+                hidden: encoding::is_hidden(row.version),
                 chain: row.chain,
                 seq: row.seq,
                 at: row.at,
@@ -174,7 +175,8 @@ async fn select(
                 protocol_version: row.protocol,
                 session_id: row.session,
                 method: row.method,
-                subject: row.subject,
+                subject,
+                connection,
                 outcome: row.outcome,
                 status: row.status,
                 micros: row.micros,

@@ -1,13 +1,15 @@
 //! The secrets of connections: encrypted at rest, under keys that are replaced while the gateway serves.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use super::{Keys, gateway, http};
+use crate::sourced::upstream::{Upstream, text};
 use crate::support::answers::{normalized, problem};
-use crate::support::app::Replica;
+use crate::support::app::{Replica, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::process::Site;
 
@@ -134,6 +136,57 @@ async fn secrets_are_written_and_rekeyed_concurrently() {
     keys.write(&[6]);
     keys.replica(&database).start().await;
     assert_eq!(rekey(&replica).await["body"]["secrets"], 0, "all are encrypted under the newest key");
+}
+
+#[tokio::test]
+async fn content_is_read_and_connections_change_while_secrets_are_rekeyed() {
+    let (keys, database) = (Keys::new(), database().await);
+    let replicas = [keys.replica(&database).start().await, keys.replica(&database).start().await];
+    let (upstream, [writer, reader]) = (Upstream::start().await, &replicas);
+    upstream.answer("a", text("content"));
+    let mut new = secretive("api");
+    new["settings"] = json!({"baseUrl": upstream.url(), "allowNetworks": ["127.0.0.0/8"]});
+    new["limits"] = json!({"perSecond": 100_000, "burst": 100_000});
+    assert_eq!(writer.admin("POST", "/connections", Some(new)).await.status, 201);
+    let key = writer.acme("notes").await;
+    let body = json!({"name": "a", "source": {"connection": "api", "path": "a", "ttlMs": 0}});
+    assert_eq!(writer.admin("PUT", &resource("notes", "test://a"), Some(body)).await.status, 201);
+    reader.caught_up().await;
+    let done = AtomicBool::new(false);
+    let read = async |replica: &Replica| {
+        let mut count = 0;
+        while !done.load(Ordering::Relaxed) {
+            assert_eq!(replica.http.text("notes", &key, "test://a").await.as_deref(), Some("content"));
+            count += 1;
+        }
+        count
+    };
+    let write = async || {
+        let mut round = 0;
+        while !done.load(Ordering::Relaxed) {
+            // The connection is built again from its secrets, and one of them is written.
+            let limits = json!({"limits": {"timeoutMs": 5_000 + round}});
+            assert_eq!(writer.admin("PATCH", "/connections/api", Some(limits)).await.status, 200);
+            let headers = json!({"secrets": {"headers": {"Authorization": format!("{SECRET}-{round}")}}});
+            assert_eq!(reader.admin("PATCH", "/connections/api", Some(headers)).await.status, 200);
+            round += 1;
+        }
+        round
+    };
+    let replace = async || {
+        for newest in 2..10 {
+            // A write that read the file before may use any older one.
+            keys.write(&(1..=newest).rev().collect::<Vec<_>>());
+            assert_eq!(rekey(writer).await["status"], 200);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    let (reads, others, writes, ()) = futures_util::join!(read(writer), read(reader), write(), replace());
+    assert!(reads > 20 && others > 20 && writes > 5, "{reads} {others} {writes}");
+    rekey(writer).await;
+    keys.write(&[9]);
+    assert_eq!(rekey(reader).await["body"]["secrets"], 0, "all are encrypted under the newest key");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::upstream::{Reply, status, tagged, text};
 use super::{Site, source};
 use crate::support::app::{Builder, resource};
-use crate::support::cluster::database;
+use crate::support::cluster::{Database, database};
 
 fn contents(body: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "result": {"contents": body}})
@@ -157,14 +157,36 @@ async fn missing_content_is_remembered_for_a_second() {
     assert_eq!(site.text("test://a").await, "now");
 }
 
-#[tokio::test]
-async fn concurrent_cold_reads_make_one_fetch() {
-    let database = database().await;
-    let mut builder = Builder::new(&database);
+/// A gateway that admits two thousand requests at once.
+fn roomy(database: &Database) -> Builder {
+    let mut builder = Builder::new(database);
     for limit in ["CONCURRENT_REQUESTS", "CONCURRENT_PER_KEY", "CONCURRENT_PER_AGENT"] {
         builder = builder.set(&format!("WAGGLE_LIMITS__{limit}"), 2_000);
     }
-    let replica = builder.set("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", 2_000).start().await;
+    builder.set("WAGGLE_SERVER__CONNECTIONS_PER_ADDRESS", 2_000)
+}
+
+#[tokio::test]
+async fn thousand_cold_reads_on_three_replicas_make_three_fetches() {
+    let database = database().await;
+    let start = || roomy(&database).start();
+    let (first, second, third) = tokio::join!(start(), start(), start());
+    let site = Site::over(database, first, json!({})).await;
+    site.upstream.answer("a", text("one"));
+    site.resource("a", source("a")).await;
+    second.caught_up().await;
+    third.caught_up().await;
+    let replicas = [&site.replica, &second, &third];
+    let reads = (0..1_000).map(|n| replicas[n % 3].http.text("notes", &site.key, "test://a"));
+    let read = join_all(reads).await;
+    assert!(read.iter().all(|text| text.as_deref() == Some("one")));
+    assert_eq!(site.upstream.asked(), vec![("/v1/a".to_owned(), Some(200)); 3]);
+}
+
+#[tokio::test]
+async fn concurrent_cold_reads_make_one_fetch() {
+    let database = database().await;
+    let replica = roomy(&database).start().await;
     let site = Site::over(database, replica, json!({})).await;
     site.upstream.answer("a", text("one"));
     site.resource("a", source("a")).await;

@@ -122,7 +122,8 @@ impl Postgres {
 
     /// Whether the database accepts a statement.
     pub(super) async fn check(&self, statement: &Statement, format: Format) -> Result<(), FetchError> {
-        let session = self.begin().await?;
+        // Nothing of the statement is known without a session.
+        let session = self.begin().await.map_err(|_| FetchError::Unreachable)?;
         prepare(&session, statement, format, 1).await?;
         Ok(())
     }

@@ -73,11 +73,19 @@ impl Sqlite {
     /// Whether the database accepts a statement.
     pub(super) async fn check(&self, statement: &Statement, format: Format) -> Result<(), FetchError> {
         let query = format!("select * from {}", statement.sub_query('?'));
-        self.with_connection(0, move |connection| {
-            let columns = connection.prepare(&query).map_err(|error| failure(&error))?.column_count();
-            if format == Format::Blob && columns != 1 { Err(FetchError::BadContent) } else { Ok(()) }
-        })
-        .await
+        let checked = self.with_connection(0, move |connection| {
+            Ok(match connection.prepare(&query) {
+                Ok(prepared) if format == Format::Blob && prepared.column_count() != 1 => {
+                    Err(FetchError::BadContent)
+                }
+                Ok(_) => Ok(()),
+                // Found out by the first statement: the file is opened without reading it.
+                Err(error) if failure(&error) == FetchError::BadContent => Err(FetchError::Unreachable),
+                Err(error) => Err(failure(&error)),
+            })
+        });
+        // Nothing of the statement is known without the file.
+        checked.await.unwrap_or(Err(FetchError::Unreachable))
     }
 
     async fn with_connection<T: Send + 'static>(

@@ -178,4 +178,11 @@ async fn statements_of_sqlite_are_checked_by_preparing() {
     for (statement, format, expected) in cases {
         assert_eq!(source.check(&location(statement, &[], format)).await, expected, "{statement}");
     }
+    // What cannot be read says nothing of a statement.
+    let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let unknown = async || source.check(&location("@city", &[], Format::Json)).await;
+    std::fs::write(&file, [b'x'; 4_096]).unwrap();
+    assert_eq!(unknown().await, Err(FetchError::Unreachable));
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(unknown().await, Err(FetchError::Unreachable));
 }

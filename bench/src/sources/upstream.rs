@@ -1,0 +1,147 @@
+//! A server of HTTP that answers, or fails in one of several ways, by the path.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::error::Error;
+
+/// How a source fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// It never answers.
+    Hangs,
+    /// It sends a byte a second.
+    Trickles,
+    /// It sends zeros that decompress to 64 times the limit.
+    IsBomb,
+    /// It sends 10 GB.
+    SendsAll,
+    /// It closes mid-way.
+    Closes,
+}
+
+/// All of them.
+pub(super) const FAULTS: [Fault; 5] =
+    [Fault::Hangs, Fault::Trickles, Fault::IsBomb, Fault::SendsAll, Fault::Closes];
+
+/// The decompressed size of the bomb.
+const BOMB: usize = 256 << 20;
+const TEN_GB: u64 = 10_000_000_000;
+const PIECE: usize = 64 << 10;
+
+impl Fault {
+    /// The path, and the id of the connection.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Self::Hangs => "hang",
+            Self::Trickles => "trickle",
+            Self::IsBomb => "bomb",
+            Self::SendsAll => "all",
+            Self::Closes => "close",
+        }
+    }
+
+    /// What it does.
+    pub(super) fn says(self) -> &'static str {
+        match self {
+            Self::Hangs => "hangs",
+            Self::Trickles => "sends a byte a second",
+            Self::IsBomb => "sends a gzip bomb",
+            Self::SendsAll => "sends 10 GB",
+            Self::Closes => "closes mid-way",
+        }
+    }
+}
+
+pub(super) struct Upstream {
+    port: u16,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Upstream {
+    /// Starts it; `/fast` has so many bytes.
+    pub(super) async fn start(bytes: usize) -> Result<Self, Error> {
+        let doing = "start a server of HTTP";
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(Error::io(doing))?;
+        let port = listener.local_addr().map_err(Error::io(doing))?.port();
+        let bomb: Arc<[u8]> = bomb().map_err(Error::io("compress a bomb"))?.into();
+        let task = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, bytes, Arc::clone(&bomb)));
+            }
+        });
+        Ok(Self { port, task })
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+}
+
+fn bomb() -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    for _ in 0..BOMB / PIECE {
+        encoder.write_all(&[0; PIECE])?;
+    }
+    encoder.finish()
+}
+
+/// Answers one request; whatever the gateway does to the connection ends it.
+async fn serve(mut stream: TcpStream, bytes: usize, bomb: Arc<[u8]>) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await?);
+    }
+    let path = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    let fault = FAULTS.into_iter().find(|fault| path.strip_prefix(b"/") == Some(fault.path().as_bytes()));
+    let head = |length: u64, more: &str| {
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: {length}\r\n{more}\r\n"
+        )
+    };
+    match fault {
+        None => {
+            stream.write_all(head(bytes as u64, "").as_bytes()).await?;
+            stream.write_all(&vec![b'x'; bytes]).await
+        }
+        Some(Fault::Hangs) => stream.read_u8().await.map(|_| ()),
+        Some(Fault::Trickles) => {
+            stream.write_all(head(1_000, "").as_bytes()).await?;
+            loop {
+                stream.write_all(b"x").await?;
+                sleep(Duration::from_secs(1)).await;
+            }
+        }
+        Some(Fault::IsBomb) => {
+            stream.write_all(head(bomb.len() as u64, "content-encoding: gzip\r\n").as_bytes()).await?;
+            stream.write_all(&bomb).await
+        }
+        Some(Fault::SendsAll) => {
+            // Without a length, which alone would be refused.
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n";
+            stream.write_all(head.as_bytes()).await?;
+            for _ in 0..TEN_GB / PIECE as u64 {
+                stream.write_all(&[b'x'; PIECE]).await?;
+            }
+            Ok(())
+        }
+        Some(Fault::Closes) => {
+            stream.write_all(head(1_000, "").as_bytes()).await?;
+            stream.write_all(b"only this").await
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Statements of databases: prepared when a definition is registered, read, and completing.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::support::answers::{normalized, problem};
+use crate::support::app::{Builder, Replica, encode, resource};
+use crate::support::cluster::{Database, database};
+
+/// Makes a database of forecasts.
+fn fill(file: &Path) {
+    let database = rusqlite::Connection::open(file).unwrap();
+    let rows = "create table forecast (city text, celsius integer); \
+                insert into forecast values ('Rome', 24), ('Riga', 9), ('Oslo', 5)";
+    database.execute_batch(rows).unwrap();
+}
+
+struct Site {
+    _database: Database,
+    folder: tempfile::TempDir,
+    replica: Replica,
+    key: String,
+}
+
+impl Site {
+    /// A gateway with a connection to a SQLite file.
+    async fn new() -> Self {
+        let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+        let root = folder.path().canonicalize().unwrap();
+        fill(&root.join("weather.db"));
+        let replica = Builder::new(&database).set("WAGGLE_SOURCES__FILE_ROOTS", root.display()).start().await;
+        let key = replica.acme("notes").await;
+        let statements = json!({
+            "forecast": "select celsius from forecast where city = {city}",
+            "cities": "select city from forecast order by city",
+            "secret_of_the_operator": "select celsius from secret_table",
+        });
+        let settings =
+            json!({"url": format!("sqlite:{}/weather.db", root.display()), "statements": statements});
+        let new = json!({"id": "weather", "kind": "sql", "tenants": "*", "settings": settings});
+        let made = replica.admin("POST", "/connections", Some(new)).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        Self { _database: database, folder, replica, key }
+    }
+
+    async fn register(&self, source: Value) -> Value {
+        let body = json!({"name": "a", "source": source});
+        normalized(&self.replica.admin("PUT", &resource("notes", "test://a"), Some(body)).await)
+    }
+}
+
+fn statement(statement: &str, format: &str) -> Value {
+    json!({"connection": "weather", "statement": statement, "format": format})
+}
+
+#[tokio::test]
+async fn statement_is_prepared_when_it_is_registered() {
+    let site = Site::new().await;
+    let columns =
+        "source.format does not suit the columns of the statement; blob takes one column of bytes or text";
+    let refused =
+        "source.statement: the database does not accept it; check its names and types against the database";
+    for (source, expected) in [
+        (statement("@none", "json"), "source.statement: the connection has no statement of this name"),
+        (statement("@secret_of_the_operator", "json"), refused),
+        (
+            statement("select 1", "json"),
+            "source.statement is not allowed; name one of the connection's as @name",
+        ),
+    ] {
+        assert_eq!(site.register(source).await, problem(400, "invalid_params", expected));
+    }
+    let patch = json!({"settings": {"allowStatements": true}});
+    assert_eq!(site.replica.admin("PATCH", "/connections/weather", Some(patch)).await.status, 200);
+    assert_eq!(
+        site.register(statement("select 1, 2", "blob")).await,
+        problem(400, "invalid_params", columns)
+    );
+    assert_eq!(
+        site.register(statement("select nothing", "json")).await,
+        problem(400, "invalid_params", refused)
+    );
+    assert_eq!(site.register(statement("select 1", "json")).await["status"], 201);
+
+    // In a manifest as well, by the position.
+    let manifest = json!({"apiVersion": "waggle/v1", "resources": [
+        {"uri": "test://b", "name": "b", "source": statement("@none", "text")}]});
+    let answer = site.replica.admin("PUT", "/agents/notes/manifest?dryRun=true", Some(manifest)).await;
+    let expected = "resources[0] (test://b): source.statement: the connection has no statement of this name";
+    assert_eq!(normalized(&answer), problem(400, "invalid_params", expected));
+}
+
+#[tokio::test]
+async fn database_that_cannot_be_asked_refuses_no_statement() {
+    let site = Site::new().await;
+    std::fs::remove_file(site.folder.path().join("weather.db")).unwrap();
+    assert_eq!(site.register(statement("@secret_of_the_operator", "json")).await["status"], 201);
+    // What the connection itself knows is refused all the same.
+    assert_eq!(site.register(statement("@none", "json")).await["status"], 400);
+    let disabled = json!({"enabled": false});
+    assert_eq!(site.replica.admin("PATCH", "/connections/weather", Some(disabled)).await.status, 200);
+    assert_eq!(site.register(statement("@none", "json")).await["status"], 200);
+}
+
+#[tokio::test]
+async fn first_column_of_a_statement_completes() {
+    let site = Site::new().await;
+    let completions = json!({"city": {"source": statement("@cities", "json")}});
+    let body = json!({"name": "t", "source": statement("@forecast", "json"), "completions": completions});
+    let path = format!("/agents/notes/templates?uriTemplate={}", encode("weather://{city}"));
+    let made = site.replica.admin("PUT", &path, Some(body)).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let read = site.replica.http.text("notes", &site.key, "weather://Riga").await;
+    assert_eq!(read.as_deref(), Some(r#"[{"celsius":9}]"#));
+    let params = json!({"ref": {"type": "ref/resource", "uri": "weather://{city}"},
+        "argument": {"name": "city", "value": "r"}});
+    let answer = site.replica.http.call("notes", &site.key, "completion/complete", params).await;
+    let expected = json!({"values": ["Riga", "Rome"], "total": 2, "hasMore": false});
+    assert_eq!(answer["result"]["completion"], expected);
+    let none = json!({"city": {"source": statement("@none", "json")}});
+    let body = json!({"name": "t", "template": "x", "completions": none});
+    let refused = normalized(&site.replica.admin("PUT", &path, Some(body)).await);
+    let expected = "completions.city: source.statement: the connection has no statement of this name";
+    assert_eq!(refused, problem(400, "invalid_params", expected));
+}
