@@ -130,7 +130,7 @@ async fn failure_and_administration_are_traced() {
     replica.http.call("a", &key, "resources/read", json!({"uri": "x:secret"})).await;
     let expected = ["POST /admin/v1/agents", "resources/read"];
     let has = |name: &&str| collector.roots().iter().any(|root| root == name);
-    eventually("both are exported", async || expected.iter().all(|name| has(name))).await;
+    eventually("both are exported", async || expected.iter().all(has)).await;
     let spans = collector.all();
     let read = spans.iter().find(|span| span.name == "resources/read").unwrap();
     assert_eq!(read.status.as_ref().unwrap().code, 2);

@@ -94,8 +94,9 @@ impl Upstream {
 
 fn bomb() -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let piece = vec![0; PIECE];
     for _ in 0..BOMB / PIECE {
-        encoder.write_all(&[0; PIECE])?;
+        encoder.write_all(&piece)?;
     }
     encoder.finish()
 }
@@ -134,8 +135,9 @@ async fn serve(mut stream: TcpStream, bytes: usize, bomb: Arc<[u8]>) -> std::io:
             // Without a length, which alone would be refused.
             let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n";
             stream.write_all(head.as_bytes()).await?;
+            let piece = vec![b'x'; PIECE];
             for _ in 0..TEN_GB / PIECE as u64 {
-                stream.write_all(&[b'x'; PIECE]).await?;
+                stream.write_all(&piece).await?;
             }
             Ok(())
         }

@@ -106,7 +106,7 @@ async fn export(
     let reports = Arc::clone(&reported);
     let running =
         tokio::spawn(task.run(async { _ = stopped.await }, Duration::from_millis(50), move |error| {
-            reports.lock().unwrap().push(error.map(str::to_owned))
+            reports.lock().unwrap().push(error.map(str::to_owned));
         }));
     let waiting = async {
         while !until(exporter.stats()) {
