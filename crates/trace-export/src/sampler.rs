@@ -85,7 +85,9 @@ mod tests {
     #[test]
     fn ratio_is_that_of_random_ids() {
         let tenth = sampler("traceidratio", Some("0.1"));
-        let sampled = (0..1_000_u64).filter(|n| tenth.samples(None, false, n << 54)).count();
+        // The middles of a thousand equal parts.
+        let id = |n: u64| (2 * n + 1) * (u64::MAX / 2_000);
+        let sampled = (0..1_000).filter(|n| tenth.samples(None, false, id(*n))).count();
         assert_eq!(sampled, 100);
         assert_eq!(Sampler::parse("parentbased_always_on", None), Ok(Sampler::DEFAULT));
         for id in [0, u64::MAX] {

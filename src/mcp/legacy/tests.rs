@@ -59,12 +59,12 @@ fn every_method_of_the_era_is_read() {
         (
             "completion/complete",
             r#"{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"x"}}"#,
-            r#"Call(Complete { reference: Prompt("p"), argument: "a", value: "x" })"#,
+            r#"Call(Complete(CompletionRequest { reference: Prompt("p"), argument: "a", value: "x", context: {} }))"#,
         ),
         (
             "completion/complete",
             r#"{"ref":{"type":"ref/resource","uri":"a:{b}"},"argument":{"name":"b","value":""},"context":{"arguments":{"c":"d"}}}"#,
-            r#"Call(Complete { reference: Template("a:{b}"), argument: "b", value: "" })"#,
+            r#"Call(Complete(CompletionRequest { reference: Template("a:{b}"), argument: "b", value: "", context: {"c": "d"} }))"#,
         ),
         ("tools/list", "{}", "Call(ListTools { cursor: None })"),
         ("resources/subscribe", r#"{"uri":"a:b"}"#, r#"InSession(Subscribe, Ok(Subscribe("a:b")))"#),

@@ -81,7 +81,7 @@ async fn audit_log_is_exported_as_ndjson_and_csv() {
     assert_eq!(printed(&replica, &["export", "--format", "ndjson"]).await, lines(&rows));
     let columns = "version,chain,seq,previous,at,requestId,traceId,tenantId,agentId,agent,principalId,principal,keyId,\
         client,clientName,clientVersion,protocolVersion,sessionId,method,subject,outcome,status,micros,bytesIn,bytesOut,\
-        revision,before,after,hash";
+        revision,before,after,connection,hash";
     let mut expected = format!("{columns}\r\n");
     for row in &rows {
         let cells: Vec<_> = columns.split(',').map(|column| cell(&row[column])).collect();

@@ -50,12 +50,18 @@ impl Site {
         self
     }
 
-    /// The binary with a subcommand, in an environment with nothing but the settings.
+    /// The binary with a subcommand and the flags of a gateway, in an environment with nothing but the settings.
     pub(crate) fn command(&self, subcommand: &str) -> Command {
+        let mut command = self.client(subcommand);
+        command.args(["--listen", &self.address.to_string(), "--data-dir"]).arg(self.folder.data_dir());
+        command
+    }
+
+    /// The binary with a subcommand, in an environment with nothing but the settings.
+    pub(crate) fn client(&self, subcommand: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_waggle"));
         command
-            .args([subcommand, "--listen", &self.address.to_string(), "--data-dir"])
-            .arg(self.folder.data_dir())
+            .arg(subcommand)
             .current_dir(&self.folder.root)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

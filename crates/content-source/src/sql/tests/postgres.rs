@@ -88,7 +88,7 @@ async fn rows_of_postgres_are_written_in_all_formats() {
     let closed = cluster.connect(&json!({"allowStatements": false}));
     assert_eq!(text(&closed, "select 1", &[], Format::Text).await, Err(FetchError::NotAllowed));
     assert_eq!(closed.check(&location("select 1", &[], Format::Text)).await, Err(FetchError::NotAllowed));
-    let foreign = cluster.connect(&json!({"allowNetworks": []}));
+    let foreign = cluster.connect(&json!({"allowNetworks": [], "statements": {"city": "select 1"}}));
     assert_eq!(foreign.check(&location("@city", &[], Format::Text)).await, Err(FetchError::Unreachable));
     cluster.stop().await;
 }
