@@ -155,6 +155,11 @@ struct Created {
 }
 
 impl Key {
+    /// Whether it calls a gateway.
+    pub(super) fn is_a_client(&self) -> bool {
+        !matches!(self.command, Command::Generate { .. })
+    }
+
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let Self { output, command } = self;
         let objects = || Ok::<_, Failure>(Objects { admin: Admin::of(sources)?, kind: &KIND, output });

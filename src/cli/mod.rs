@@ -136,23 +136,23 @@ enum Command {
 impl Command {
     /// Whether it only calls a gateway, which other flags start.
     fn is_a_client(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Key(key) => key.is_a_client(),
             Self::Context(_)
-                | Self::Tenant(_)
-                | Self::Connection(_)
-                | Self::Agent(_)
-                | Self::Key(_)
-                | Self::Resource(_)
-                | Self::Template(_)
-                | Self::Prompt(_)
-                | Self::Skill(_)
-                | Self::Mount(_)
-                | Self::Apply(_)
-                | Self::Diff(_)
-                | Self::Export(_)
-                | Self::Import(_)
-        )
+            | Self::Tenant(_)
+            | Self::Connection(_)
+            | Self::Agent(_)
+            | Self::Resource(_)
+            | Self::Template(_)
+            | Self::Prompt(_)
+            | Self::Skill(_)
+            | Self::Mount(_)
+            | Self::Apply(_)
+            | Self::Diff(_)
+            | Self::Export(_)
+            | Self::Import(_) => true,
+            _ => false,
+        }
     }
 }
 

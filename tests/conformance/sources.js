@@ -37,7 +37,7 @@ export async function readsEachKindInPython(mode, { endpoint, key }) {
 
 /** Is told of a changed file, and reads the new content. */
 export async function isToldOfChange({ make, revision, updated = 'notifications/resources/updated' }, site, change) {
-    const uri = 'test://file';
+    const uri = 'test://changing';
     const [client, transport] = make(new URL(site.endpoint), { headers: { 'X-Agent-API-Key': site.key } });
     const received = new EventTarget();
     client.setNotificationHandler(updated, ({ params }) => {
@@ -58,6 +58,6 @@ export async function isToldOfChange({ make, revision, updated = 'notifications/
     } finally {
         if (listening) await listening.close();
         await client.close();
-        change('text of file');
+        change('first');
     }
 }

@@ -76,6 +76,7 @@ export class Upstreams {
             return join(this.root, name);
         };
         writeFileSync(join(folder('files'), 'a.txt'), 'text of file');
+        this.change('first');
         this.kinds.file = { settings: { root: folder('files') }, source: { path: 'a.txt' } };
 
         const http = createServer((_, response) => response.setHeader('content-type', 'text/plain').end('text of http'));
@@ -107,9 +108,9 @@ export class Upstreams {
         this.kinds.sql = { settings: { url: `sqlite:${file}`, statements }, source: { statement: '@a', format: 'text' } };
     }
 
-    /** Changes the file. */
+    /** Changes the file that changes: one of its own, since others are read meanwhile. */
     change(text) {
-        writeFileSync(join(this.root, 'files/a.txt'), text);
+        writeFileSync(join(this.root, 'files/changing.txt'), text);
     }
 
     stop() {
@@ -134,6 +135,8 @@ export async function registerSources(gateway, upstreams, agent) {
         const test = await gateway.admin('POST', `/connections/${kind}/test`, { source });
         assert.deepEqual([test.ok, test.bytes], [true, `text of ${kind}`.length]);
     }
+    const changing = { name: 'changing', mimeType: 'text/plain', source: { connection: 'file', path: 'changing.txt' } };
+    await gateway.admin('PUT', `/agents/${agent}/resources?uri=${encodeURIComponent('test://changing')}`, changing);
     const { key } = await gateway.admin('POST', `/agents/${agent}/keys`, { name: 'good' });
     return { endpoint: `${gateway.url}/${agent}/mcp`, key };
 }

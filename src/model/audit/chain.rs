@@ -282,6 +282,7 @@ mod tests {
         for version in [3, 4] {
             assert_eq!(stored(version), (Some("docs".to_owned()), Some("test://a b".to_owned())));
         }
+        assert_eq!(encoding::connection(3, Some("docs".to_owned())), (Some("docs".to_owned()), None));
         for version in [1, 2] {
             assert_eq!(stored(version), (None, Some("docs test://a b".to_owned())));
         }

@@ -18,7 +18,8 @@ use crate::model::client_address::ClientAddress;
 pub const VERSION: i16 = 1;
 /// Added to the version of an event that names something hidden from its caller. It says no more, and its fields are the same.
 const HIDDEN: i16 = 1;
-/// Added to the version of an event that names a connection: its subject has the id of the connection and a space in front.
+/// Added to the version of an event that names a connection: its subject has the id of the connection and a space in
+/// front, or is the id if there is none.
 const CONNECTED: i16 = 2;
 /// The highest version.
 pub const NEWEST: i16 = VERSION + HIDDEN + CONNECTED;
@@ -41,9 +42,12 @@ pub fn is_hidden(version: i16) -> bool {
 /// The connection and the subject of an event of this version.
 pub fn connection(version: i16, subject: Option<String>) -> (Option<String>, Option<String>) {
     let is_connected = (version - VERSION) & CONNECTED != 0;
-    match subject.as_deref().filter(|_| is_connected).and_then(|subject| subject.split_once(' ')) {
+    if !is_connected {
+        return (None, subject);
+    }
+    match subject.as_deref().and_then(|subject| subject.split_once(' ')) {
         Some((connection, subject)) => (Some(connection.to_owned()), Some(subject.to_owned())),
-        None => (None, subject),
+        None => (subject, None),
     }
 }
 
@@ -65,11 +69,10 @@ pub fn event(out: &mut Vec<u8>, event: &Event) {
     optional(out, event.protocol, text);
     optional(out, event.session, |out, session| uuid(out, session.0));
     text(out, &event.method);
-    match &event.connection {
-        Some(connection) => {
-            text(out, &format!("{connection} {}", event.subject.as_deref().unwrap_or_default()));
-        }
-        None => optional(out, event.subject.as_deref(), text),
+    match (&event.connection, event.subject.as_deref()) {
+        (Some(connection), Some(subject)) => text(out, &format!("{connection} {subject}")),
+        (Some(connection), None) => text(out, connection.as_str()),
+        (None, subject) => optional(out, subject, text),
     }
     text(out, event.outcome.as_str());
     optional(out, event.status, |out, status| field(out, &status.to_be_bytes()));
