@@ -176,7 +176,18 @@ impl Git {
                 loop {
                     tokio::select! {
                         commit = &mut update => {
-                            return if is_too_large { Err(FetchError::TooLarge) } else { commit };
+                            if !is_too_large {
+                                return commit;
+                            }
+                            // With it its use of the clone ends.
+                            drop(commit);
+                            let emptied = Arc::clone(remote);
+                            blocking(move || {
+                                emptied.remove();
+                                Ok(())
+                            })
+                            .await?;
+                            return Err(FetchError::TooLarge);
                         }
                         _ = ticks.tick() => {
                             let measured = Arc::clone(remote);

@@ -114,6 +114,11 @@ impl Remote {
         size(&self.slot.directory) > self.environment.cache_bytes
     }
 
+    /// Removes the clone unless it is used.
+    pub(super) fn remove(&self) {
+        self.slot.remove();
+    }
+
     /// The commit that a reference names, fetched if the clone does not have it.
     pub(super) fn update(
         &self,
@@ -138,7 +143,7 @@ impl Remote {
         *last = Some(Checked { reference: reference.clone(), began, commit });
         if self.is_over_budget() {
             drop((repository, lease));
-            self.slot.remove();
+            self.remove();
             return Err(FetchError::TooLarge);
         }
         evict(&self.environment.cache_dir, self.environment.cache_bytes);

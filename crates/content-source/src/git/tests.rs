@@ -318,15 +318,25 @@ async fn clones_stay_within_their_budget() {
         let entries = site.environment.cache_dir.read_dir().unwrap().flatten();
         entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "git")).count()
     };
+    // A clone that is used stays until a later fetch. A process that another test is starting uses all: it has the locks
+    // of this one until it runs its program.
+    let fetched = async |path: &str, expected: Result<String, FetchError>, left: usize| {
+        for _ in 0..100 {
+            assert_eq!(text(&connect(path), "guides/intro.md", None).await, expected, "{path}");
+            if clones() == left {
+                return;
+            }
+        }
+        panic!("{path}: {} clones instead of {left}", clones());
+    };
     // The second goes in place of the first.
     for path in ["work/.git", "again/work/.git", "work/.git"] {
-        assert_eq!(text(&connect(path), "guides/intro.md", None).await, Ok("one".to_owned()), "{path}");
-        assert_eq!(clones(), 1, "{path}");
+        fetched(path, Ok("one".to_owned()), 1).await;
     }
     std::fs::write(site.work().join("noise"), noise(400_000)).unwrap();
     site.commit("more noise");
-    assert_eq!(text(&connect("work/.git"), "guides/intro.md", None).await, Err(FetchError::TooLarge));
-    assert_eq!(clones(), 1);
+    // What is over the budget does not stay, whether it was received to its end or not.
+    fetched("work/.git", Err(FetchError::TooLarge), 0).await;
 }
 
 #[test]
