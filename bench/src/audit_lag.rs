@@ -46,7 +46,7 @@ impl Lag {
     ) -> Result<Self, Error> {
         let lost = lost(&metrics::scrape(port).await?);
         let stop = AtomicBool::new(false);
-        let schedule = Schedule { ports: &[port], per_second: rate };
+        let schedule = Schedule { ports: &[port], per_second: rate, polled: true };
         let load = schedule.send(&stop, |number, port| {
             let key = usize::try_from(number).unwrap_or_default() % group.keys;
             read(&group.agent(key), "x:1", port, &group.key(key))

@@ -40,6 +40,8 @@ pub(crate) struct Results {
 pub(crate) struct Schedule<'a> {
     pub(crate) ports: &'a [u16],
     pub(crate) per_second: u32,
+    /// Whether `/readyz` decides who gets requests. Behind another load balancer it does not: clients always send.
+    pub(crate) polled: bool,
 }
 
 /// A replica as the load balancer sees it.
@@ -67,6 +69,10 @@ impl Schedule<'_> {
         let mut polls = JoinSet::new();
         let mut backends: Vec<Backend> = self.ports.iter().map(|port| Backend::new(*port)).collect();
         for backend in &backends {
+            if !self.polled {
+                backend.ready.store(true, Ordering::Relaxed);
+                continue;
+            }
             polls.spawn(poll(backend.port, Arc::clone(&backend.ready)));
         }
         sleep(2 * POLL).await;
@@ -227,7 +233,7 @@ mod tests {
         let router = axum::Router::new().route("/{path}", axum::routing::get(answer));
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
         let stop = AtomicBool::new(false);
-        let schedule = Schedule { ports: &[port], per_second: 100 };
+        let schedule = Schedule { ports: &[port], per_second: 100, polled: true };
         let request = |number, port| {
             if number == 19 {
                 stop.store(true, Ordering::Relaxed);

@@ -46,12 +46,24 @@ struct Seen {
     at: Instant,
 }
 
+/// From the end of a stream until the next one is open, and in the modern era everything read again.
+#[derive(Clone, Copy)]
+pub(crate) struct Break {
+    /// When the stream ended.
+    pub(crate) ended: Instant,
+    /// Openings that failed.
+    pub(crate) failed: u32,
+    /// When the next stream was open, since then.
+    pub(crate) opened: Duration,
+    /// When everything was read again, since then.
+    pub(crate) over: Duration,
+}
+
 /// One stream over its breaks.
 struct Listener {
     era: Era,
     seen: Mutex<Vec<Seen>>,
-    /// From the end of a stream until the next one is open, and in the modern era everything read again.
-    breaks: Mutex<Vec<Duration>>,
+    breaks: Mutex<Vec<Break>>,
     failed: AtomicU64,
 }
 
@@ -73,8 +85,16 @@ pub(crate) struct Outcome {
     pub(crate) events: usize,
     pub(crate) lost: usize,
     pub(crate) breaks: usize,
-    pub(crate) longest: Duration,
+    pub(crate) median: Duration,
+    pub(crate) longest: Option<Break>,
     pub(crate) failed: u64,
+}
+
+impl Outcome {
+    /// The length of the longest break.
+    pub(crate) fn longest(&self) -> Duration {
+        self.longest.map_or(Duration::ZERO, |longest| longest.over)
+    }
 }
 
 impl Resuming {
@@ -130,14 +150,16 @@ impl Resuming {
         let ended = Instant::now();
         let outcome = |era| {
             let listeners: Vec<_> = self.listeners.iter().filter(|listener| listener.era == era).collect();
-            let breaks: Vec<Duration> = listeners.iter().flat_map(|one| lock(&one.breaks).clone()).collect();
+            let mut breaks: Vec<Break> = listeners.iter().flat_map(|one| lock(&one.breaks).clone()).collect();
+            breaks.sort_by_key(|one| one.over);
             Outcome {
                 era,
                 streams: listeners.len(),
                 events: listeners.len() * self.changes.len(),
                 lost: listeners.iter().map(|one| lost(&self.changes, &lock(&one.seen), ended)).sum(),
                 breaks: breaks.len(),
-                longest: breaks.into_iter().max().unwrap_or_default(),
+                median: breaks.get(breaks.len() / 2).map_or(Duration::ZERO, |one| one.over),
+                longest: breaks.last().copied(),
                 failed: listeners.iter().map(|one| one.failed.load(Ordering::Relaxed)).sum(),
             }
         };
@@ -238,27 +260,31 @@ impl Target {
             {
                 listener.note(reader.read(&buffer[..length]));
             }
-            let broken = Instant::now();
+            let (ended, mut failed) = (Instant::now(), 0);
             sleep(Duration::from_millis(reader.retry.unwrap_or_default())).await;
-            stream = loop {
+            let opened;
+            (stream, opened) = loop {
                 match self.resume(session.as_deref(), &mut reader, listener).await {
-                    Ok(stream) => break stream,
-                    Err(_) => listener.failed.fetch_add(1, Ordering::Relaxed),
-                };
+                    Ok(resumed) => break resumed,
+                    Err(_) => failed += 1,
+                }
                 sleep(AGAIN).await;
             };
-            lock(&listener.breaks).push(broken.elapsed());
+            listener.failed.fetch_add(failed.into(), Ordering::Relaxed);
+            let (opened, over) = (opened.duration_since(ended), ended.elapsed());
+            lock(&listener.breaks).push(Break { ended, failed, opened, over });
         }
     }
 
-    /// Opens the next stream. Without a session, what changed meanwhile is read.
+    /// Opens the next stream; returns when it was open. Without a session, what changed meanwhile is read.
     async fn resume(
         &self,
         session: Option<&str>,
         reader: &mut EventReader,
         listener: &Listener,
-    ) -> Result<TcpStream, Error> {
+    ) -> Result<(TcpStream, Instant), Error> {
         let stream = self.open(session, reader, listener).await?;
+        let opened = Instant::now();
         if session.is_none() {
             let mut connection = Connection::open(self.port).await?;
             for resource in 0..RESOURCES {
@@ -275,7 +301,7 @@ impl Target {
                 lock(&listener.seen).push(Seen { resource, version, at: Instant::now() });
             }
         }
-        Ok(stream)
+        Ok((stream, opened))
     }
 }
 

@@ -79,52 +79,55 @@ pub(crate) async fn run(options: &RollingRestart) -> Result<(), Error> {
     let keys = usize::try_from(options.keys).unwrap_or(usize::MAX);
     let group = Group { prefix: "rolling", agents: keys / 10, resources: RESOURCES, keys, bytes: BYTES };
     let watched = Group { prefix: "watched", agents: 1, resources: resuming::RESOURCES, keys: 1, bytes: 64 };
-    let (events, results, streams, passed_on) = site::measured(options.waggle.as_ref(), async |site| {
-        let groups = [group, watched];
-        population::write(site, &groups).await?;
-        let [group, watched] = groups;
-        let mut ports = Vec::new();
-        // The schema is that of the binary which they are restarted with.
-        let newer = site.binary.clone();
-        site.binary = gateway_binary(Some(options.from.as_ref().unwrap_or(&newer)))?;
-        for _ in 0..options.replicas {
-            ports.push(site.start(&SETTINGS).await?);
-        }
-        site.binary = newer;
-        let balancer = match options.balancer {
-            Some(balancer) => Some(balancer.start(&ports, site.dir.path()).await?),
-            None => None,
-        };
-        let entries = balancer.as_ref().map_or_else(|| ports.clone(), |balancer| vec![balancer.port]);
-        let authorization = format!("Bearer {}", forged_key("wag", 1));
-        let target = Target { port: entries[0], group: watched, authorization };
-        let mut streams = Resuming::open(target, options.streams).await?;
-        let stop = AtomicBool::new(false);
-        let schedule = Schedule { ports: &entries, per_second: options.rate };
-        let load = schedule.send(&stop, |number, port| {
-            let key = usize::try_from(number).unwrap_or_default() % group.keys;
-            let uri = format!("x:{}", key % RESOURCES + 1);
-            read(&group.agent(key), &uri, port, &group.key(key))
-        });
-        let restarts = async {
-            let events = tokio::select! {
-                events = restart_each(site, &ports, options) => events,
-                failed = streams.write(), if options.streams > 0 => failed.map(|()| Vec::new()),
+    let (began, events, results, streams, passed_on) =
+        site::measured(options.waggle.as_ref(), async |site| {
+            let groups = [group, watched];
+            population::write(site, &groups).await?;
+            let [group, watched] = groups;
+            let mut ports = Vec::new();
+            // The schema is that of the binary which they are restarted with.
+            let newer = site.binary.clone();
+            site.binary = gateway_binary(Some(options.from.as_ref().unwrap_or(&newer)))?;
+            for _ in 0..options.replicas {
+                ports.push(site.start(&SETTINGS).await?);
+            }
+            site.binary = newer;
+            let balancer = match options.balancer {
+                Some(balancer) => Some(balancer.start(&ports, site.dir.path()).await?),
+                None => None,
             };
-            stop.store(true, Ordering::Relaxed);
-            events
-        };
-        let (events, results) = tokio::try_join!(restarts, load)?;
-        let streams = if options.streams > 0 { streams.outcomes().await } else { (Vec::new(), 0) };
-        if let Some(balancer) = balancer {
-            balancer.stop().await;
-        }
-        Ok((events, results, streams, balancer::passed_on(site.dir.path())))
-    })
-    .await?;
+            let entries = balancer.as_ref().map_or_else(|| ports.clone(), |balancer| vec![balancer.port]);
+            let authorization = format!("Bearer {}", forged_key("wag", 1));
+            let target = Target { port: entries[0], group: watched, authorization };
+            let mut streams = Resuming::open(target, options.streams).await?;
+            let stop = AtomicBool::new(false);
+            let began = Instant::now();
+            let schedule =
+                Schedule { ports: &entries, per_second: options.rate, polled: options.balancer.is_none() };
+            let load = schedule.send(&stop, |number, port| {
+                let key = usize::try_from(number).unwrap_or_default() % group.keys;
+                let uri = format!("x:{}", key % RESOURCES + 1);
+                read(&group.agent(key), &uri, port, &group.key(key))
+            });
+            let restarts = async {
+                let events = tokio::select! {
+                    events = restart_each(site, &ports, options) => events,
+                    failed = streams.write(), if options.streams > 0 => failed.map(|()| Vec::new()),
+                };
+                stop.store(true, Ordering::Relaxed);
+                events
+            };
+            let (events, results) = tokio::try_join!(restarts, load)?;
+            let streams = if options.streams > 0 { streams.outcomes().await } else { (Vec::new(), 0) };
+            if let Some(balancer) = balancer {
+                balancer.stop().await;
+            }
+            Ok((began, events, results, streams, balancer::passed_on(site.dir.path())))
+        })
+        .await?;
     let (outcomes, refused) = streams;
     let mut report = report(&events, &results, options);
-    report.extend(outcomes_report(&outcomes, refused));
+    report.extend(outcomes_report(&outcomes, refused, began));
     report
         .extend(passed_on.iter().map(|(status, count)| format!("\n{count} passed on by nginx: {status}\n")));
     io::stdout().write_all(report.as_bytes()).map_err(Error::io("write the report"))?;
@@ -135,27 +138,36 @@ pub(crate) async fn run(options: &RollingRestart) -> Result<(), Error> {
     if failed > 0 {
         return Err(Error::RequestsFailed(failed));
     }
-    let broken = outcomes.iter().find(|outcome| outcome.lost > 0 || outcome.longest >= BREAK);
-    broken.map_or(Ok(()), |Outcome { lost, longest, .. }| {
-        Err(Error::StreamsBroken { lost: *lost, longest: *longest })
+    let broken = outcomes.iter().find(|outcome| outcome.lost > 0 || outcome.longest() >= BREAK);
+    broken.map_or(Ok(()), |outcome| {
+        Err(Error::StreamsBroken { lost: outcome.lost, longest: outcome.longest() })
     })
 }
 
-/// A row for each era.
-fn outcomes_report(outcomes: &[Outcome], refused: u64) -> Option<String> {
+/// A row for each era, and what its longest break consisted of.
+fn outcomes_report(outcomes: &[Outcome], refused: u64, began: Instant) -> Option<String> {
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
     let row = |outcome: &Outcome| {
-        let Outcome { era, streams, events, lost, breaks, longest, failed } = outcome;
+        let Outcome { era, streams, events, lost, breaks, median, longest, failed } = outcome;
+        let [second, opened, over, attempts] = longest.map_or(<[String; 4]>::default(), |longest| {
+            [
+                format!("{:.1}", longest.ended.duration_since(began).as_secs_f64()),
+                format!("{:.0}", millis(longest.opened)),
+                format!("{:.0}", millis(longest.over)),
+                (longest.failed + 1).to_string(),
+            ]
+        });
         format!(
-            "| {} | {streams} | {events} | {lost} | {breaks} | {:.0} | {failed} |\n",
+            "| {} | {streams} | {events} | {lost} | {breaks} | {failed} | {:.0} | {over} | {second} | {opened} | {attempts} |\n",
             era.version(),
-            longest.as_secs_f64() * 1e3
+            millis(*median),
         )
     };
     let rows: String = outcomes.iter().map(row).collect();
     (!rows.is_empty()).then(|| {
         format!(
-            "\n| streams of | open | events | lost | breaks | longest ms | failed to open |\n\
-             |---|--:|--:|--:|--:|--:|--:|\n{rows}\n{refused} changes were refused\n"
+            "\n| streams of | open | events | lost | breaks | failed to open | median ms | longest ms | at second | open after ms \
+             | attempts |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n{rows}\n{refused} changes were refused\n"
         )
     })
 }

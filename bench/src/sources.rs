@@ -127,7 +127,7 @@ async fn beside(port: u16, fault: Option<upstream::Fault>, options: &Sources) ->
             readers.spawn(drive(port, request.clone(), Arc::clone(&stop)));
         }
     }
-    let schedule = Schedule { ports: &[port], per_second: options.per_second };
+    let schedule = Schedule { ports: &[port], per_second: options.per_second, polled: true };
     let request = |_, port| read(&INLINE.agent(0), "x:1", port, &INLINE.key(0));
     let ended = async {
         sleep(Duration::from_secs(options.seconds)).await;
