@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-sources verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
+.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -128,6 +128,11 @@ verify-search: prerequisites ## Search in a large agent: latency, memory, time t
 verify-sources: prerequisites ## Compare cached content from a connection with inline content; read beside failing sources
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- sources $(ARGS)
+
+# Two gateways without traces and one with, and a collector of its own (ARGS='--sampled 1').
+verify-traces: prerequisites ## Compare the CPU of a read with traces, 1 % of them sampled, with one without
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- traces $(ARGS)
 
 # Three replicas; the one that watches is killed every five seconds (VERIFY_WATCHING_CHANGES=100).
 verify-watching: prerequisites ## Change watched files 1,000 times while watchers are killed; none may be lost or told twice

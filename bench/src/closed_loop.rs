@@ -46,7 +46,15 @@ impl Requests {
     /// # Errors
     /// If an answer is not a success of the expected length.
     pub(crate) async fn send(&self, site: &Site, port: u16, end: End) -> Result<Cost, Error> {
-        let (postgres, pid) = (site.postgres()?, site.pid()?);
+        self.send_to(site.pid()?, site, port, end).await
+    }
+
+    /// Sends them to the gateway of a site that is this process.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(crate) async fn send_to(&self, pid: u32, site: &Site, port: u16, end: End) -> Result<Cost, Error> {
+        let postgres = site.postgres()?;
         let before = (cpu::of_process(pid)?, postgres.cpu());
         let began = Instant::now();
         let next = Arc::new(AtomicUsize::new(0));

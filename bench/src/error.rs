@@ -76,6 +76,8 @@ pub(crate) enum Error {
         "a cached read of content from a connection costs {ratio:.2} times an inline one; {wanted} wanted"
     )]
     SourcesTooSlow { ratio: f64, wanted: f64 },
+    #[error("a read with traces costs {ratio:.3} times one without; {wanted} wanted")]
+    TracesTooSlow { ratio: f64, wanted: f64 },
     #[error("{0} events of the audit log were lost")]
     EventsLost(u64),
     #[error("interrupted; the servers have been stopped")]

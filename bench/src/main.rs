@@ -50,6 +50,7 @@ mod stream_report;
 mod streams;
 mod subscribers;
 mod svg;
+mod traces;
 mod trigger;
 mod waggle;
 mod write_report;
@@ -73,6 +74,7 @@ use crate::replicas::Replicas;
 use crate::rolling_restart::RollingRestart;
 use crate::search::Search;
 use crate::sources::Sources;
+use crate::traces::Traces;
 
 /// Measures the gateway's CPU time per request as a multiple of a bare HTTP handler
 #[derive(Parser)]
@@ -127,6 +129,8 @@ enum Server {
     Search(Search),
     /// Compare cached reads of content from a connection with inline ones, and measure these beside failing sources
     Sources(Sources),
+    /// Compare a read with traces with one without; fail if it costs more than wanted
+    Traces(Traces),
     /// Serve the same resources with the official SDK on 127.0.0.1
     #[command(name = "serve-rmcp")]
     Rmcp {
@@ -179,6 +183,7 @@ async fn act(cli: Cli) -> Result<(), Error> {
         Some(Server::RollingRestart(options)) => rolling_restart::run(&options).await,
         Some(Server::Search(options)) => search::run(&options).await,
         Some(Server::Sources(options)) => sources::run(&options).await,
+        Some(Server::Traces(options)) => traces::run(&options).await,
         Some(Server::AuditLog(options)) => audit_log::run(&options).await,
         None => {
             let found = run::run(&cli.options).await?;
