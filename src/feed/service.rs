@@ -16,7 +16,7 @@ use super::pending::PendingMessages;
 use super::replicas::Replicas;
 use super::sweeper::Sweeper;
 use crate::model::feed::{
-    BoxFuture, ChangeFeed, FeedStatus, Follower, SubscriptionStamp, Subscriptions, Unconfirmed,
+    BoxFuture, ChangeFeed, FeedStatus, Follower, SubscriptionStamp, Subscriptions, TimelineId, Unconfirmed,
 };
 use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::scope::{Revision, Scope};
@@ -130,6 +130,11 @@ impl Feed {
 
     pub(super) fn timeline(&self) -> u64 {
         self.timeline_changes.load(Ordering::Acquire)
+    }
+
+    /// The timeline of the database that memory belongs to; `None` before the first sweep.
+    pub fn timeline_id(&self) -> Option<TimelineId> {
+        self.sweeper.timeline.read().clone()
     }
 
     pub(super) fn next_timeline(&self) {

@@ -91,7 +91,12 @@ impl Feed {
     async fn sweep_once(&self, state: &mut SweepState) -> Result<(), StoreError> {
         let started = Instant::now();
         let swept = self.read_changes(state).await?;
-        state.timeline = Some(Timeline::of(&swept));
+        let timeline = Timeline::of(&swept);
+        let id = timeline.id();
+        if self.sweeper.timeline.read().as_ref() != Some(&id) {
+            *self.sweeper.timeline.write() = Some(id);
+        }
+        state.timeline = Some(timeline);
         self.deliver(&swept.heads);
         self.health.record_sweep(started);
         self.log_long_transaction(&swept.horizon, started, state).await;

@@ -3,11 +3,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use parking_lot::RwLock;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::open_transactions::OpenTransactions;
+use crate::model::feed::TimelineId;
 use crate::model::scope::Scope;
 use crate::store::changes::{Sweep, SweepConnection};
 use crate::store::horizon::Horizon;
@@ -16,6 +18,8 @@ use crate::store::horizon::Horizon;
 #[derive(Debug, Default)]
 pub(super) struct Sweeper {
     pub(super) state: Mutex<SweepState>,
+    /// The timeline that the last successful sweep read; set once nothing of an earlier one is in memory.
+    pub(super) timeline: RwLock<Option<TimelineId>>,
     pub(super) succeeded: AtomicU64,
     pub(super) failed: AtomicU64,
     /// Whether the last sweep failed.
@@ -58,6 +62,11 @@ pub(super) struct Timeline {
 impl Timeline {
     pub(super) fn of(sweep: &Sweep) -> Self {
         Self { server: sweep.server.clone(), epoch: sweep.epoch, next_xid: sweep.horizon.next_xid() }
+    }
+
+    /// Identifies it, without the position.
+    pub(super) fn id(&self) -> TimelineId {
+        TimelineId::new(&self.server, self.epoch)
     }
 }
 

@@ -65,12 +65,21 @@ impl Endpoint {
             self.feed.wait_for_replicas(Scope::from(session.uid), revision).await;
         }
         let last = request.parts.headers.get(&LAST_EVENT_ID).map(|id| id.to_str().unwrap_or_default());
-        let (ids, labels) = (EventIds::new(&self.seal, session.uid), caller.labels().digest());
+        // Read before the subscription is made, which is then of this timeline or a newer one: a position of an older one
+        // is never sealed as one of a newer.
+        let timeline = self.feed.timeline_id().ok_or(Fault::StorageUnavailable)?;
+        let (ids, labels) = (EventIds::new(&self.seal, session.uid, timeline), caller.labels().digest());
+        let subscription = self.read(caller, Some(Scope::from(session.uid))).await?;
         let start = match Start::read(&ids, &session, labels, last) {
-            Start::Resumed(watermark) if watermark > self.feed.head(caller.agent).await? => Start::Unknown,
+            // Mostly this replica has seen the position, and the head need not be read.
+            Start::Resumed(watermark)
+                if watermark > subscription.watermark()
+                    && watermark > self.feed.head(caller.agent).await? =>
+            {
+                Start::Unknown
+            }
             start => start,
         };
-        let subscription = self.read(caller, Some(Scope::from(session.uid))).await?;
         let known = subscription.add_interests(start.interests(&session)).await?;
         let reset = !known || start == Start::Unknown;
         if reset {

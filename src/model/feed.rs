@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use uuid::Uuid;
 
 use super::audience::Audience;
 use super::ids::{AgentId, AgentRef, ResourceUri, TenantId};
@@ -28,6 +31,22 @@ impl ServedAnew {
         let concerned =
             |caller: &&CallerLabels| changes.iter().any(|(_, audience)| audience.includes(caller));
         Self { callers: callers.iter().filter(concerned).cloned().collect(), uris: None }
+    }
+}
+
+/// Identifies a timeline of the database: another one after a restoration, and after a failover.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimelineId(Arc<str>);
+
+impl TimelineId {
+    /// Of the server that answers, and the gateway's epoch.
+    pub fn new(server: &str, epoch: Option<Uuid>) -> Self {
+        Self(format!("{server}/{}", epoch.unwrap_or_default().simple()).into())
+    }
+
+    /// As bytes, to be authenticated.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
     }
 }
 

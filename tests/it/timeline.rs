@@ -179,6 +179,32 @@ async fn restored_backup_is_noticed_and_replayed_to_streams() {
     pair.check("after").await;
 }
 
+/// Revisions that were lost are given again, to other changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn position_of_a_lost_timeline_is_not_resumed() {
+    let pair = Pair::start().await;
+    let session = Session::open(&pair.one, "a", &pair.key, "2025-06-18").await;
+    session.subscribe(&pair.one, TEXT).await;
+    let mut stream = session.stream(&pair.one, None).await;
+    pair.write(&pair.one, "sent").await;
+    next_events(&mut stream, &["updated x:1"]).await;
+    pair.database.save().await;
+    pair.is_whole().await;
+    pair.write_what_is_lost().await;
+    let position = stream.next().await.unwrap().id.unwrap();
+    drop(stream);
+
+    pair.database.restore().await;
+    pair.both_read(Some("sent")).await;
+    pair.is_whole().await;
+    pair.write(&pair.one, "new").await;
+    for n in 0..10 {
+        pair.one.put("a", "x:2", &format!("more {n}")).await;
+    }
+    let mut stream = session.stream(&pair.two, Some(&position)).await;
+    next_events(&mut stream, &["resources", "prompts", "tools", "updated x:1"]).await;
+}
+
 /// Tables with revisions and the rows of a resource.
 const TABLES: [&str; 4] = ["heads", "changes", "resources", "resource_contents"];
 

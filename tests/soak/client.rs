@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use waggle::http::cursor::CursorSeal;
 
 use crate::fixture::{Agent, Subscriptions, parse};
 use crate::fleet::Fleet;
 use crate::http::Answer;
 use crate::ledger::{Ledger, count};
+use crate::support::events::EventSeal;
 
 pub(crate) const MODERN: &str = "2026-07-28";
 pub(crate) const LEGACY: &str = "2025-11-25";
@@ -78,7 +78,7 @@ pub(crate) struct Worker {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) ledger: Arc<Ledger>,
     /// The secret of event ids.
-    pub(crate) seal: CursorSeal,
+    pub(crate) seal: EventSeal,
     /// The session of a legacy client.
     pub(crate) session: Option<String>,
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use waggle::http::cursor::CursorSeal;
 
 use crate::client::{CatalogView, Client, Worker};
 use crate::fixture::{AGENTS, Fixture, Subscriptions};
@@ -14,7 +13,7 @@ use crate::fleet::{Fleet, Urls};
 use crate::ledger::Ledger;
 use crate::recurring_faults::RecurringFaults;
 use crate::support::cluster::database;
-use crate::support::events::event_seal;
+use crate::support::events::{EventSeal, event_seal};
 use crate::support::proxy::Proxy;
 use crate::writer::Writer;
 use crate::{EXCLUSIVE, Profile, expected, legacy, modern, profile};
@@ -31,7 +30,7 @@ struct Soak {
     ledger: Arc<Ledger>,
     fixture: Arc<Fixture>,
     faults: RecurringFaults,
-    seal: CursorSeal,
+    seal: EventSeal,
 }
 
 impl Soak {

@@ -2,13 +2,15 @@
 //! client can neither read a revision from one nor forge one.
 //!
 //! An id is the base64url encoding of a random nonce, the encrypted [`Position`] and the authentication tag. Each session
-//! has a key of its own. All ids have the same length.
+//! has a key of its own. The tag covers the timeline of the database as well: after a restoration the same revisions are
+//! other changes, so that a position of before it must not be read. All ids have the same length.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
 use crate::http::cursor::CursorSeal;
+use crate::model::feed::TimelineId;
 use crate::model::ids::SessionUid;
 use crate::model::label::LabelsDigest;
 use crate::model::scope::Revision;
@@ -32,15 +34,16 @@ pub struct Position {
     pub labels: LabelsDigest,
 }
 
-/// Seals and opens the event ids of one session.
+/// Seals and opens the event ids of one session, on one timeline of the database.
 pub struct EventIds {
     key: [u8; 32],
+    timeline: TimelineId,
 }
 
 impl EventIds {
     /// For a session, with its key derived from the gateway's secret.
-    pub fn new(seal: &CursorSeal, session: SessionUid) -> Self {
-        Self { key: seal.key(KEY, session.0) }
+    pub fn new(seal: &CursorSeal, session: SessionUid, timeline: TimelineId) -> Self {
+        Self { key: seal.key(KEY, session.0), timeline }
     }
 
     /// The id of an event; `None` if the random source fails.
@@ -50,17 +53,22 @@ impl EventIds {
         let mut sealed = position.to_bytes();
         let tag = self
             .cipher()?
-            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut sealed)
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(self.timeline.as_bytes()),
+                &mut sealed,
+            )
             .ok()?;
         Some(BASE64_URL_SAFE_NO_PAD.encode([&nonce[..], &sealed, tag.as_ref()].concat()))
     }
 
-    /// The position in an id of this session; `None` for any other text.
+    /// The position in an id of this session and timeline; `None` for any other text.
     pub fn open(&self, id: &str) -> Option<Position> {
         let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(id).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk_mut::<NONCE_LEN>()?;
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let position = self.cipher()?.open_in_place(nonce, Aad::empty(), sealed).ok()?;
+        let position =
+            self.cipher()?.open_in_place(nonce, Aad::from(self.timeline.as_bytes()), sealed).ok()?;
         Position::from_bytes(position)
     }
 
@@ -99,7 +107,15 @@ mod tests {
     use crate::model::sources::{RandomError, SystemRandom};
 
     fn ids(secret: u8, session: u128) -> EventIds {
-        EventIds::new(&CursorSeal::new(&[secret; 32]).unwrap(), SessionUid(Uuid::from_u128(session)))
+        ids_of(secret, session, TimelineId::new("server", None))
+    }
+
+    fn ids_of(secret: u8, session: u128, timeline: TimelineId) -> EventIds {
+        EventIds::new(
+            &CursorSeal::new(&[secret; 32]).unwrap(),
+            SessionUid(Uuid::from_u128(session)),
+            timeline,
+        )
     }
 
     fn bytes(id: &str) -> Vec<u8> {
@@ -118,6 +134,9 @@ mod tests {
             let id = own.seal(position, &SystemRandom).unwrap();
             prop_assert_eq!(own.open(&id), Some(position));
             prop_assert_eq!(ids(7, session ^ 1).open(&id), None);
+            for other in [TimelineId::new("other", None), TimelineId::new("server", Some(Uuid::max()))] {
+                prop_assert_eq!(ids_of(7, session, other).open(&id), None);
+            }
             prop_assert_eq!(ids(8, session).open(&id), None);
         }
 

@@ -49,7 +49,7 @@ impl Start {
             let same = session.labels.is_none_or(|opened| opened == labels);
             return if same { Self::First } else { Self::Unknown };
         };
-        // A stream that the session does not know was opened on another timeline of the database.
+        // A stream that the session does not know was opened before the database was set back in a way that does not show.
         let resumes = |position: &Position| position.stream < session.epoch && position.labels == labels;
         let known = ids.open(id).filter(resumes);
         known.map_or(Self::Unknown, |position| Self::Resumed(position.watermark))

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sqlx::Connection;
+use uuid::Uuid;
 use waggle::http::cursor::CursorSeal;
 use waggle::mcp::legacy::event_id::{EventIds, Position};
+use waggle::model::feed::TimelineId;
 use waggle::model::session::SessionId;
 
 use super::app::Replica;
@@ -144,18 +146,26 @@ fn event(block: &str) -> Option<Event> {
     (event != Event { id: None, retry: None, data: None }).then_some(event)
 }
 
-/// The secret under which the gateways of a database seal event ids.
-pub(crate) async fn event_seal(database: &Database) -> CursorSeal {
+/// What the gateways of a database seal event ids with.
+#[derive(Debug, Clone)]
+pub(crate) struct EventSeal {
+    secret: CursorSeal,
+    timeline: TimelineId,
+}
+
+/// What the gateways of a database seal event ids with now.
+pub(crate) async fn event_seal(database: &Database) -> EventSeal {
     let mut connection = database.connect().await;
-    let secret = sqlx::query_scalar("select cursor_secret from gateway").fetch_one(&mut connection).await;
+    let query = "select cursor_secret, waggle_timeline(), epoch from gateway";
+    let row = sqlx::query_as(query).fetch_one(&mut connection).await;
     connection.close().await.unwrap();
-    let secret: Vec<u8> = secret.unwrap();
-    CursorSeal::new(&secret).unwrap()
+    let (secret, server, epoch): (Vec<u8>, String, Option<Uuid>) = row.unwrap();
+    EventSeal { secret: CursorSeal::new(&secret).unwrap(), timeline: TimelineId::new(&server, epoch) }
 }
 
 /// The event ids of the session that a client knows by `id`.
-pub(crate) fn event_ids(seal: &CursorSeal, id: &str) -> EventIds {
-    EventIds::new(seal, SessionId::parse(id).unwrap().uid())
+pub(crate) fn event_ids(seal: &EventSeal, id: &str) -> EventIds {
+    EventIds::new(&seal.secret, SessionId::parse(id).unwrap().uid(), seal.timeline.clone())
 }
 
 /// A client of a legacy revision in a session.
