@@ -12,6 +12,7 @@ use waggle::model::sources::{FailPoint, FaultInjector};
 
 use crate::support::app::{Builder, Replica, resource};
 use crate::support::cluster::{Database, database};
+use crate::support::events::{Session, listen};
 use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
@@ -83,6 +84,51 @@ async fn first_read_of_another_agent_with_a_known_key_takes_three_statements() {
     assert_eq!(text("b").await, "b");
     let read = statements(&proxy);
     assert_eq!(read.len(), 3, "the slug with its access, the agent and the content: {read:#?}");
+}
+
+/// How many statements read the current revision of an agent.
+fn reads_of_heads(proxy: &Proxy) -> usize {
+    let is_head = |text: &String| {
+        ["revision from heads where scope = any", "revision, floor from heads"]
+            .iter()
+            .any(|word| text.contains(word))
+    };
+    statements(proxy).iter().filter(|text| is_head(text)).count()
+}
+
+/// As many as are open when a replica is restarted.
+const STREAMS: usize = 40;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_opened_at_once_share_reads_of_the_revision() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    writer.put("a", "x:1", "one").await;
+    let (proxy, reader) = recorded(&database).await;
+    let open = || listen(&reader, "a", &key, json!(1), json!({"resourceSubscriptions": ["x:1"]}));
+    let _first = open().await;
+    statements(&proxy);
+    let opened = futures_util::future::join_all((0..STREAMS).map(|_| open())).await;
+    let read = reads_of_heads(&proxy);
+    assert!((1..STREAMS / 2).contains(&read), "{read} reads for {} streams", opened.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resumed_stream_reads_no_revision_that_its_replica_has_seen() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    writer.put("a", "x:1", "one").await;
+    let (proxy, reader) = recorded(&database).await;
+    let session = Session::open(&reader, "a", &key, "2025-11-25").await;
+    let other = Session::open(&reader, "a", &key, "2025-11-25").await;
+    let _other = other.stream(&reader, None).await;
+    let position = session.stream(&reader, None).await.next().await.unwrap().id.unwrap();
+    statements(&proxy);
+    let mut resumed = session.stream(&reader, Some(&position)).await;
+    assert!(resumed.next().await.unwrap().id.is_some());
+    assert_eq!(reads_of_heads(&proxy), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,6 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::dirty_set::DirtySet;
 use super::topic::Topic;
+use crate::cache::GroupCommit;
 use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri};
 use crate::model::scope::{Revision, Scope};
@@ -31,6 +32,8 @@ pub(in crate::feed) struct Hub {
     /// The streams to recheck when a scope changes, since the scope decides whether they may continue.
     pub(super) watched: Mutex<HashMap<Scope, Vec<Arc<DirtySet>>>>,
     pub(super) read_permits: Semaphore,
+    /// Reads the current revisions of scopes for many streams that are opened at once. Scopes take turns.
+    pub(super) heads: GroupCommit<Scope, Scope, Option<Revision>>,
     pub(super) timeout: Duration,
     /// The time from a change until it is marked in the streams that it concerns.
     pub(in crate::feed) lag: DurationHistogram,
@@ -50,6 +53,7 @@ impl Hub {
             topics: Mutex::default(),
             watched: Mutex::default(),
             read_permits: Semaphore::new(CONCURRENT_READS),
+            heads: GroupCommit::new(timeout),
             timeout,
             lag: DurationHistogram::default(),
             tasks: TaskTracker::new(),

@@ -1,5 +1,6 @@
 //! Subscribing to an agent, and waiting until the replicas have acknowledged a revision.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -53,8 +54,13 @@ impl Feed {
     }
 
     async fn head_of(&self, scope: Scope) -> Result<Revision, Fault> {
-        let head = self.hub.read(&self.store, scope, async |_, head| Ok(head.revision)).await;
-        head.map_err(|_| Fault::StorageUnavailable)?.ok_or(Fault::Forbidden)
+        // In batches: after the restart of a replica its streams are opened at once, most of them for the same agents.
+        let read = async |scopes: Vec<Scope>| {
+            let read = self.hub.limit(self.store.heads(&scopes)).await;
+            let heads: HashMap<_, _> = read.map_err(|_| Fault::StorageUnavailable)?.into_iter().collect();
+            Ok(scopes.iter().map(|scope| heads.get(scope).copied()).collect())
+        };
+        self.hub.heads.write(scope, scope, read).await?.ok_or(Fault::Forbidden)
     }
 
     /// Reads the current revision of an agent and waits until every replica has acknowledged it. A client that
