@@ -151,7 +151,8 @@ pub(super) fn limit_options(settings: &Settings) -> LimitOptions {
 pub(super) fn usage_options(settings: &Settings) -> UsageOptions {
     let (usage, stale) = (&settings.usage, settings.access.stale);
     let strangers_percent = settings.limits.strangers_percent;
-    UsageOptions { settle: usage.settle, retain: usage.retain, stale, strangers_percent }
+    let metered_tenants = settings.metrics.tenants;
+    UsageOptions { settle: usage.settle, retain: usage.retain, stale, strangers_percent, metered_tenants }
 }
 
 /// What connections to content from outside may reach: neither the gateway's own files nor its database.

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
+use super::quota_meter::{QuotaLeft, QuotaMeter};
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::limits::{Period, QuotaRequest, QuotaShare, UseLimits};
 use crate::store::{Store, StoreError};
@@ -31,6 +32,8 @@ pub(super) struct Quotas {
     store: Store,
     stale: Duration,
     holders: DashMap<Uuid, Arc<Holder>>,
+    /// What the database last showed of tenants' quotas, for metrics.
+    meter: QuotaMeter,
     /// An outage of the database: its start, and the last attempt to query it.
     away: Mutex<Option<(Instant, Instant)>>,
 }
@@ -57,9 +60,9 @@ struct Left {
 
 /// The quota of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Most {
-    calls: Option<i64>,
-    bytes: Option<i64>,
+pub(super) struct Most {
+    pub(super) calls: Option<i64>,
+    pub(super) bytes: Option<i64>,
 }
 
 impl Most {
@@ -176,14 +179,25 @@ impl Refused {
 }
 
 impl Quotas {
-    pub(super) fn new(store: Store, stale: Duration) -> Self {
-        Self { store, stale, holders: DashMap::new(), away: Mutex::new(None) }
+    /// Without shares; metrics show the quotas of at most `metered` tenants.
+    pub(super) fn new(store: Store, stale: Duration, metered: usize) -> Self {
+        let meter = QuotaMeter::new(metered);
+        Self { store, stale, holders: DashMap::new(), meter, away: Mutex::new(None) }
     }
 
-    /// Spends calls of an agent or a tenant, of the day and the month.
+    /// What is left of the quotas of tenants.
+    pub(super) fn left(&self, at: OffsetDateTime) -> Vec<QuotaLeft> {
+        let share = |uid: &Uuid, period: Period| {
+            let left = self.holders.get(uid).map(|holder| *holder.left(period).lock());
+            left.filter(|left| left.start == Some(period.start(at))).unwrap_or_default().share
+        };
+        self.meter.left(at, share)
+    }
+
+    /// Spends calls of an agent or a tenant, of the day and the month. `metered` for what metrics may show.
     pub(super) async fn take(
         &self,
-        uid: Uuid,
+        (uid, metered): (Uuid, bool),
         limits: &UseLimits,
         calls: i64,
         at: OffsetDateTime,
@@ -195,7 +209,7 @@ impl Quotas {
             if most.is_none() {
                 continue;
             }
-            let taken = self.take_of(uid, &holder, (period, most), calls, at).await;
+            let taken = self.take_of((uid, metered), &holder, (period, most), calls, at).await;
             if taken.is_err() && period == Period::Month {
                 holder.adjust(Period::Day, Most::of(limits, Period::Day), QuotaShare { calls, bytes: 0 });
             }
@@ -206,7 +220,7 @@ impl Quotas {
 
     async fn take_of(
         &self,
-        uid: Uuid,
+        (uid, metered): (Uuid, bool),
         holder: &Holder,
         (period, most): (Period, Most),
         calls: i64,
@@ -228,10 +242,13 @@ impl Quotas {
                 Taken::No(quota) => return Err(refused(quota)),
                 Taken::Short(need) => need,
             };
-            let Some(share) = self.ask(uid, &need).await? else {
+            let Some((share, reserved)) = self.ask(uid, &need).await? else {
                 holder.adjust(period, most, QuotaShare { calls: -calls, bytes: 0 });
                 return Ok(());
             };
+            if metered {
+                self.meter.record(uid, (period, need.start), most, reserved);
+            }
             let mut left = holder.left(period).lock();
             left.share.calls += share.calls;
             left.share.bytes += share.bytes;
@@ -240,9 +257,9 @@ impl Quotas {
         }
     }
 
-    /// Reserves a share in the database; `None`, for credit, while the database is unreachable and has not been for too
-    /// long.
-    async fn ask(&self, uid: Uuid, need: &QuotaRequest) -> Result<Option<QuotaShare>, Refused> {
+    /// Reserves a share in the database, which is returned with all that is reserved; `None`, for credit, while the database
+    /// is unreachable and has not been for too long.
+    async fn ask(&self, uid: Uuid, need: &QuotaRequest) -> Result<Option<(QuotaShare, QuotaShare)>, Refused> {
         if self.away.lock().is_some_and(|(_, asked)| asked.elapsed() < ASK_AGAIN) {
             return Ok(None);
         }
@@ -338,7 +355,9 @@ impl Quotas {
         };
         let Some(start) = start.filter(|_| share != QuotaShare::default()) else { return true };
         let given = self.store.return_quota(uid, period, start, share).await;
-        if given.is_err() {
+        if given.is_ok() {
+            self.meter.record_returned(uid, (period, start), share);
+        } else {
             let mut left = holder.left(period).lock();
             left.share.calls += share.calls;
             left.share.bytes += share.bytes;

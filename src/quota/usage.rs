@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::quota_meter::QuotaLeft;
 use super::quotas::Quotas;
 use crate::model::agent::AccessLimits;
 use crate::model::fault::{Fault, LimitScope};
@@ -36,6 +37,8 @@ pub struct UsageOptions {
     pub stale: Duration,
     /// The quota of foreign callers in addition to each quota, in percent of it.
     pub strangers_percent: u16,
+    /// The maximum number of tenants whose quotas are metered.
+    pub metered_tenants: usize,
 }
 
 /// Counts usage and enforces quotas on this replica.
@@ -65,7 +68,7 @@ pub struct QuotaSubject<'a> {
 impl UsageBook {
     /// Creates the service without counts.
     pub fn new(store: Store, sources: Sources, options: UsageOptions) -> Self {
-        let quotas = Quotas::new(store.clone(), options.stale);
+        let quotas = Quotas::new(store.clone(), options.stale, options.metered_tenants);
         Self { store, sources, options, counters: Counters::default(), quotas }
     }
 
@@ -109,7 +112,8 @@ impl UsageBook {
         }
         let calls = i64::from(calls);
         for (nth, (scope, uid, limits)) in self.quotas_of(subject).enumerate() {
-            let taken = Box::pin(self.quotas.take(uid, &limits, calls, self.sources.clock.now())).await;
+            let holder = (uid, subject.own && scope == LimitScope::Tenant);
+            let taken = Box::pin(self.quotas.take(holder, &limits, calls, self.sources.clock.now())).await;
             if let Err(refused) = taken {
                 for (_, uid, limits) in self.quotas_of(subject).take(nth) {
                     self.quotas.adjust(uid, &limits, QuotaShare { calls, bytes: 0 });
@@ -118,6 +122,11 @@ impl UsageBook {
             }
         }
         Ok(())
+    }
+
+    /// What is left of the quotas of the tenants that are metered.
+    pub fn quotas_left(&self) -> Vec<QuotaLeft> {
+        self.quotas.left(self.sources.clock.now())
     }
 
     /// Checks that no quota is exhausted. Charges nothing.

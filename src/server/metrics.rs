@@ -5,6 +5,7 @@
 
 mod answers;
 mod process;
+mod tenants;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +23,6 @@ use crate::http::credential::{self, Presented};
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem;
-use crate::http::tenant_meter::TenantCounts;
 use crate::mcp::endpoint::{Endpoint, Services, StreamStats};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -129,7 +129,7 @@ impl Metrics {
         process::render(&mut text, self.started);
         self.answers.render(&mut text);
         self.requests(&mut text);
-        self.tenants(&mut text);
+        tenants::render(&mut text, &self.services.recorder);
         streams(&mut text, stream_stats);
         self.refusals(&mut text);
         self.feed(&mut text);
@@ -153,27 +153,6 @@ impl Metrics {
         let mut family = text.family("waggle_request_duration_seconds", Kind::Histogram, help);
         for took in self.services.recorder.meter().took() {
             family.durations(&[("method", took.method)], &took.durations);
-        }
-    }
-
-    fn tenants(&self, text: &mut Exposition) {
-        let tenants = self.services.recorder.tenants().counts();
-        let help = "Requests of a tenant's MCP endpoints by how they ended, where metrics.tenants is set.";
-        let mut family = text.family("waggle_tenant_requests_total", Kind::Counter, help);
-        for TenantCounts { tenant, results, .. } in &tenants {
-            for (result, count) in results {
-                family.sample("", &[("tenant", tenant), ("result", result)], count);
-            }
-        }
-        let help = "Bytes of the bodies of a tenant's requests and answers, where metrics.tenants is set.";
-        let mut family = text.family("waggle_tenant_bytes_total", Kind::Counter, help);
-        for TenantCounts { tenant, bytes, .. } in &tenants {
-            family.sample("", &[("tenant", tenant)], bytes);
-        }
-        let help = "Duration of a tenant's requests, where metrics.tenants is set.";
-        let mut family = text.family("waggle_tenant_request_duration_seconds", Kind::Histogram, help);
-        for TenantCounts { tenant, durations, .. } in &tenants {
-            family.durations(&[("tenant", tenant)], durations);
         }
     }
 

@@ -122,12 +122,13 @@ impl Store {
             .collect())
     }
 
-    /// Reserves a share of the remaining quota of an agent or a tenant for this replica.
+    /// Reserves a share of the remaining quota of an agent or a tenant for this replica. Returns the share, and what
+    /// replicas have reserved so far, this share included.
     pub async fn reserve_quota(
         &self,
         holder: Uuid,
         request: &QuotaRequest,
-    ) -> Result<QuotaShare, StoreError> {
+    ) -> Result<(QuotaShare, QuotaShare), StoreError> {
         let row = self
             .run(async |connection| {
                 sqlx::query!(
@@ -139,7 +140,7 @@ impl Store {
                         bytes = q.bytes + quota_grant(q.bytes, $6, $7),
                         granted_calls = quota_grant(q.calls, $4, $5),
                         granted_bytes = quota_grant(q.bytes, $6, $7)
-                    returning granted_calls, granted_bytes",
+                    returning granted_calls, granted_bytes, q.calls, q.bytes",
                     holder,
                     request.period.as_str(),
                     request.start,
@@ -152,7 +153,8 @@ impl Store {
                 .await
             })
             .await?;
-        Ok(QuotaShare { calls: row.granted_calls, bytes: row.granted_bytes })
+        let share = QuotaShare { calls: row.granted_calls, bytes: row.granted_bytes };
+        Ok((share, QuotaShare { calls: row.calls, bytes: row.bytes }))
     }
 
     /// The part of a quota that replicas have reserved so far.

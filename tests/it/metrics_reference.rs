@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use serde_json::json;
+
 use crate::support::app::Builder;
 use crate::support::cluster::database;
 
@@ -53,6 +55,8 @@ async fn every_metric_is_documented_and_no_other() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_METRICS__TENANTS", 1).start().await;
     let key = replica.acme("a").await;
+    let limits = json!({"limits": {"callsPerDay": 1_000}});
+    assert_eq!(replica.admin("PATCH", "/tenants/acme", Some(limits)).await.status, 200);
     replica.put("a", "x:1", "text").await;
     assert!(replica.http.text("a", &key, "x:1").await.is_some());
     replica.running.services.identity.count_expiring_keys().await;

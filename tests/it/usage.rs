@@ -297,3 +297,20 @@ async fn usage_is_reported_by_hour_or_day_and_method() {
     let refused = replica.http.admin(&key, "GET", "/agents/a/usage", None).await;
     assert_eq!(refused.status, 403);
 }
+
+#[tokio::test]
+async fn remaining_quota_of_a_tenant_is_a_metric() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_METRICS__TENANTS", 10).start().await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/tenants/acme", json!({"callsPerDay": 5})).await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 9})).await;
+    for _ in 0..2 {
+        replica.http.call("a", &key, "resources/list", json!({})).await;
+    }
+    let text = replica.http.get("/metrics").await.text();
+    let samples: Vec<_> =
+        text.lines().filter_map(|line| line.strip_prefix("waggle_tenant_quota_remaining{tenant=")).collect();
+    let [sample] = samples[..] else { panic!("{samples:?}") };
+    assert_eq!(sample.split_once(',').unwrap().1, r#"period="day",unit="calls"} 3"#);
+}
