@@ -2,11 +2,15 @@
 //! everybody waits behind it.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-use sqlx::{ConnectOptions, Connection, Executor};
+use sqlx::migrate::Migrator;
+use sqlx::postgres::PgConnection;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use tokio_util::sync::CancellationToken;
 
-use crate::support::cluster::database;
+use crate::support::cluster::{Database, database, database_in};
 use crate::support::process::Site;
 use crate::support::wait::eventually;
 
@@ -63,6 +67,8 @@ enum Fault {
     Contract,
     /// The table is read while writes wait.
     Scan,
+    /// It changes how long it waits for locks, while others wait behind it.
+    Wait,
 }
 
 fn faults(statement: &str, concurrent: bool, new: &dyn Fn(&str) -> bool) -> Vec<Fault> {
@@ -70,6 +76,8 @@ fn faults(statement: &str, concurrent: bool, new: &dyn Fn(&str) -> bool) -> Vec<
     let mut add = |fault: Fault, is_there: bool| found.extend(is_there.then_some(fault));
     let starts = |text: &str| statement.starts_with(text);
     add(Fault::Rewrite, starts("vacuum full") || starts("cluster") || starts("lock "));
+    // The gateway sets how long a migration waits for a lock, and retries.
+    add(Fault::Wait, statement.contains("lock_timeout") || statement.contains("statement_timeout"));
     add(Fault::Contract, starts("drop table") || starts("drop view") || starts("truncate"));
     if let Some(rest) =
         statement.strip_prefix("create unique index ").or(statement.strip_prefix("create index "))
@@ -159,6 +167,7 @@ fn statements_that_block_are_recognized() {
         ("alter table agents add column a text not null;", Some(Fault::Contract)),
         ("alter table agents drop column slug;", Some(Fault::Contract)),
         ("drop table agents;", Some(Fault::Contract)),
+        ("set local lock_timeout = 0;", Some(Fault::Wait)),
     ] {
         assert_eq!(faults(text).first().copied(), expected, "{text}");
     }
@@ -188,4 +197,91 @@ async fn migration_that_gets_no_lock_lets_others_pass() {
     reading.commit().await.unwrap();
     assert!(migrating.wait().await.unwrap().success());
     assert_eq!(database.number("select count(*) from _sqlx_migrations where version = 33").await, 1);
+}
+
+/// The last migration that is applied before the database is filled.
+const FILLED_AFTER: i64 = 35;
+
+/// Definitions of each kind, and changes: enough that a rewrite or an index takes time.
+const FILLED: &str = "
+set session_replication_role = replica;
+insert into tenants (uid, slug, name, revision, created_at) values (md5('t')::uuid, 't', 'T', 1, now());
+insert into agents (uid, tenant, slug, name, access, enabled, created_at)
+    select md5('a' || n)::uuid, md5('t')::uuid, 'a' || n, 'A', 'key', true, now() from generate_series(1, 2000) n;
+insert into heads (scope, revision, floor) select uid, 20, 0 from agents;
+insert into changes (scope, revision, ordinal, kind, subject)
+    select uid, n, 0, 'resource_contents', 'x:1' from agents, generate_series(1, 20) n;
+insert into contents (tenant, agent, hash, bytes) select tenant, uid, sha256('x'), 'x' from agents;
+insert into resources (tenant, agent, uri, name, source, revision, last_modified)
+    select tenant, uid, 'x:' || n, 'resource', 'inline', n, now() from agents, generate_series(1, 20) n;
+insert into templates (tenant, agent, uri_template, name, completions, body, revision)
+    select tenant, uid, 'x:{a}/' || n, 'template', '{}', sha256('x'), n from agents, generate_series(1, 10) n;
+insert into prompts (tenant, agent, name, arguments, messages, revision)
+    select tenant, uid, 'p' || n, '[]', sha256('x'), n from agents, generate_series(1, 10) n;";
+
+/// What replicas do meanwhile: each table is read in a transaction, and written.
+const READS: [&str; 5] = ["resources", "templates", "prompts", "heads", "changes"];
+const WRITES: [&str; 4] = [
+    "update resources set title = 'new' where agent = md5('a1')::uuid",
+    "update templates set title = 'new' where agent = md5('a1')::uuid",
+    "update prompts set title = 'new' where agent = md5('a1')::uuid",
+    "update heads set revision = revision + 1 where scope = md5('a1')::uuid",
+];
+
+/// How long a statement of a replica may wait: a migration that gets no lock lets others pass after a second.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// The files of all tables, which a rewrite replaces.
+async fn table_files(connection: &mut PgConnection) -> Vec<(String, i64)> {
+    let query = "select relname::text, pg_relation_filenode(oid)::bigint from pg_class \
+        where relkind = 'r' and relnamespace = 'public'::regnamespace order by relname";
+    sqlx::query_as(query).fetch_all(connection).await.unwrap()
+}
+
+/// Repeats statements, each table in a transaction, until `stop`; returns how long the longest one took, and their number.
+async fn repeat(database: &Database, statements: &[String], stop: &CancellationToken) -> (Duration, u32) {
+    let mut connection = database.connect().await;
+    let (mut longest, mut count) = (Duration::ZERO, 0);
+    while !stop.is_cancelled() {
+        for statement in statements {
+            let began = Instant::now();
+            let mut transaction = connection.begin().await.unwrap();
+            transaction.execute(AssertSqlSafe(statement.clone())).await.unwrap();
+            transaction.commit().await.unwrap();
+            longest = longest.max(began.elapsed());
+            count += 1;
+        }
+    }
+    (longest, count)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn migrations_of_a_filled_database_block_no_replica() {
+    let database = database_in("utf8").await;
+    let mut connection = database.connect().await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let migrator = Migrator::new(folder).await.unwrap();
+    migrator.run_direct(Some(FILLED_AFTER), &mut connection, false).await.unwrap();
+    connection.execute(FILLED).await.unwrap();
+    let before = table_files(&mut connection).await;
+
+    let stop = CancellationToken::new();
+    let reads = READS.map(|table| format!("select count(*) from {table}"));
+    let writes = WRITES.map(str::to_owned);
+    let site = Site::new().set("DATABASE_URL", database.options.to_url_lossy());
+    let migrate = async {
+        let migrated = site.command("migrate").output().await.unwrap();
+        stop.cancel();
+        assert!(migrated.status.success(), "{}", String::from_utf8_lossy(&migrated.stderr));
+    };
+    let (read, written, ()) =
+        tokio::join!(repeat(&database, &reads, &stop), repeat(&database, &writes, &stop), migrate);
+    assert!(read.0 < LONGEST_WAIT && written.0 < LONGEST_WAIT, "{read:?} {written:?}");
+    assert!(read.1 >= 5 && written.1 >= 4, "{read:?} {written:?}");
+
+    let after = table_files(&mut connection).await;
+    let rewritten: Vec<_> = before.iter().filter(|file| !after.contains(file)).collect();
+    assert!(after.len() > before.len() && rewritten.is_empty(), "{rewritten:?}");
+    let newest = migrations().last().unwrap().number.parse::<i64>().unwrap();
+    assert_eq!(database.number("select max(version) from _sqlx_migrations").await, newest);
 }
