@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::{Database, database};
 use crate::support::collector::{Collector, attributes, paths};
+use crate::support::process::Site;
 use crate::support::wait::eventually;
 
 const TRACE: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
@@ -140,4 +141,39 @@ async fn failure_and_administration_are_traced() {
         "{attributes:?}"
     );
     assert!(!attributes.iter().any(|(_, value)| value.contains("secret")), "{attributes:?}");
+}
+
+#[tokio::test]
+async fn log_trace_and_audit_row_share_their_ids() {
+    let collector = Collector::start(false).await;
+    let site = Site::new()
+        .set("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.url)
+        .set("OTEL_BSP_SCHEDULE_DELAY", 1)
+        .set("WAGGLE_LOG__ACCESS", "on");
+    let gateway = site.serve().await;
+    let key = site.tenant("acme", ["a".to_owned()]).await;
+    let headers = [
+        ("authorization", &*format!("Bearer {key}")),
+        ("content-type", "application/json"),
+        ("x-request-id", "r-9"),
+    ];
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"}).to_string();
+    assert_eq!(site.http.send("POST", "/a/mcp", &headers, list).await.status, 200);
+
+    let root = || collector.all().into_iter().find(|span| span.name == "resources/list");
+    eventually("the span is exported", async || root().is_some()).await;
+    let span = root().unwrap();
+    assert!(attributes(&span).contains(&("waggle.request_id".to_owned(), "r-9".to_owned())), "{span:?}");
+    let trace: String = span.trace_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let logged = || site.printed("stderr").lines().find(|line| line.contains("r-9")).map(str::to_owned);
+    eventually("the request is logged", async || logged().is_some()).await;
+    let line: serde_json::Value = serde_json::from_str(&logged().unwrap()).unwrap();
+    assert_eq!((&line["request_id"], &line["trace_id"]), (&json!("r-9"), &json!(trace)));
+    let row = async || {
+        let rows = site.admin("GET", "/audit?agent=a&method=resources/list", None).await.json();
+        rows["items"][0].clone()
+    };
+    eventually("the request is audited", async || row().await["requestId"] == "r-9").await;
+    assert_eq!(row().await["traceId"], json!(trace));
+    gateway.stop().await;
 }
