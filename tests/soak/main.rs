@@ -26,6 +26,7 @@ mod recurring_faults;
 mod shares;
 mod slow;
 mod sse;
+mod stopped;
 #[path = "../it/support/mod.rs"]
 #[expect(dead_code, reason = "shared with the other tests, which use more of it")]
 mod support;
