@@ -240,7 +240,7 @@ pub(super) enum Tested {
     },
 }
 
-/// Fetches content as a read would, and tells how that went.
+/// Fetches content as a read would, and answers with the duration and size, or with the reason of the failure.
 #[utoipa::path(
     post,
     path = "/admin/v1/connections/{connection}/test",

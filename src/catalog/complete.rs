@@ -87,8 +87,8 @@ impl Catalog {
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] if there is no such prompt or template, or it has no such argument or variable; those of a
-    /// source, except that content which is not found has no values: a client that is told of no value at a failure would
-    /// keep that answer.
+    /// source, except that content which is not found has no values. A failure is an error and not an empty list, which a
+    /// client would keep.
     pub async fn complete(
         &self,
         caller: &Caller,

@@ -49,7 +49,7 @@ pub enum Call<'a> {
     CallTool {
         /// Which.
         name: Cow<'a, str>,
-        /// Its arguments as sent, of any type: an unknown tool is refused whatever they are.
+        /// Its arguments as sent, of any type: an unknown tool is refused before they are read.
         arguments: &'a str,
     },
 }
@@ -74,6 +74,39 @@ pub enum SkillsCall<'a> {
         /// The cursor as sent, not verified yet.
         cursor: Option<Cow<'a, str>>,
     },
+}
+
+/// A definition that a call names. Labels may hide it, of which only the audit log has a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum NamedDefinition<'a> {
+    /// The prompt of this name.
+    Prompt(&'a str),
+    /// The template of this text.
+    Template(&'a str),
+    /// The skill or directory with this URI.
+    Skill(&'a ResourceUri),
+}
+
+impl Call<'_> {
+    /// The definition that the call names; `None` also for a URI that resources and templates may serve: its refusal
+    /// contains it.
+    pub(super) fn names(&self) -> Option<NamedDefinition<'_>> {
+        match self {
+            Self::GetPrompt { name, .. } => Some(NamedDefinition::Prompt(name.as_str())),
+            Self::Complete(request) => Some(match &request.reference {
+                Reference::Prompt(name) => NamedDefinition::Prompt(name),
+                Reference::Template(text) => NamedDefinition::Template(text),
+            }),
+            Self::Skills(SkillsCall::Get { uri } | SkillsCall::ReadDirectory { uri, .. }) => {
+                Some(NamedDefinition::Skill(uri))
+            }
+            Self::Skills(SkillsCall::List { .. })
+            | Self::ReadResource { .. }
+            | Self::List { .. }
+            | Self::ListTools { .. }
+            | Self::CallTool { .. } => None,
+        }
+    }
 }
 
 /// Reads the parameters of a method that both eras have. Other parameters are ignored.

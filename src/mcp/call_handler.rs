@@ -105,10 +105,30 @@ impl CallHandler {
     ) -> Result<Bytes, Refusal> {
         let view = self.catalog.view(caller).await?;
         let context = CallContext { caller, view, dialect, source_use };
-        if let Call::CallTool { name, arguments } = call {
-            return Box::pin(self.call_tool(&context, name, arguments)).await;
-        }
-        self.answer(&context, call).await.map_err(|fault| Refusal::of_call(&context.view, call, fault))
+        let answered = match call {
+            Call::ReadResource { uri } => self.read(&context, uri, ResultForm::Method).await,
+            Call::List { list, cursor } => {
+                let labels = context.view.labels();
+                let open =
+                    |cursor: &str| self.seal.open(&purpose(name_of(*list), &labels), caller.agent.0, cursor);
+                let after = cursor.as_deref().map(open).transpose();
+                after.and_then(|after| self.list(&context, *list, after.as_deref(), &labels))
+            }
+            Call::GetPrompt { name, arguments } => {
+                self.get_prompt(&context, name, arguments, ResultForm::Method).await
+            }
+            Call::Complete(request) => {
+                let values = self.catalog.complete(caller, &context.view, request, source_use).await;
+                values.and_then(|values| context.encode(ResultMembers::completion(&values)))
+            }
+            Call::ListTools { cursor } => self.list_tools(&context, cursor.as_deref()),
+            // A tool decides itself what its refusal concerns.
+            Call::CallTool { name, arguments } => {
+                return Box::pin(self.call_tool(&context, name, arguments)).await;
+            }
+            Call::Skills(call) => self.answer_skills(&context, call),
+        };
+        answered.map_err(|fault| Refusal::of_call(&context.view, call, fault))
     }
 
     /// The encoded result of a modern `prompts/get`, without the id of the request, and its outcome: a client that shows
@@ -143,30 +163,6 @@ impl CallHandler {
             Box::pin(self.get_prompt(context, name, &arguments, ResultForm::Method)).await
         } else {
             self.get_prompt(context, name, arguments, ResultForm::Method).await
-        }
-    }
-
-    async fn answer(&self, context: &CallContext<'_>, call: &Call<'_>) -> Result<Bytes, Fault> {
-        match call {
-            Call::ReadResource { uri } => self.read(context, uri, ResultForm::Method).await,
-            Call::List { list, cursor } => {
-                let labels = context.view.labels();
-                let agent = context.caller.agent.0;
-                let open = |cursor: &str| self.seal.open(&purpose(name_of(*list), &labels), agent, cursor);
-                let after = cursor.as_deref().map(open).transpose()?;
-                self.list(context, *list, after.as_deref(), &labels)
-            }
-            Call::GetPrompt { name, arguments } => {
-                self.get_prompt(context, name, arguments, ResultForm::Method).await
-            }
-            Call::Complete(request) => {
-                let CallContext { caller, view, source_use, .. } = context;
-                let values = self.catalog.complete(caller, view, request, *source_use).await?;
-                context.encode(ResultMembers::completion(&values))
-            }
-            Call::ListTools { cursor } => self.list_tools(context, cursor.as_deref()),
-            Call::CallTool { name, .. } => Err(Fault::unknown("tool", name)),
-            Call::Skills(call) => self.answer_skills(context, call),
         }
     }
 

@@ -1,12 +1,11 @@
-//! Refused calls, and whether what they name is hidden from the caller. The answer is that of a call that names what nobody
-//! registered; only the audit log tells them apart.
+//! Refused calls, and whether what they name is hidden from the caller. The answer is that of a call that names an unknown
+//! definition; only the audit log distinguishes them.
 
 use bytes::Bytes;
 
-use super::call::{Call, SkillsCall};
+use super::call::{Call, NamedDefinition};
 use crate::catalog::snapshot::view::View;
 use crate::http::context::HiddenCheck;
-use crate::model::call::Reference;
 use crate::model::fault::Fault;
 use crate::model::prompt::Prompt;
 use crate::model::template::ResourceTemplate;
@@ -48,21 +47,14 @@ impl Refusal {
 
     /// Of a call that is answered from a view.
     pub(super) fn of_call(view: &View, call: &Call<'_>, fault: Fault) -> Self {
-        match call {
-            Call::GetPrompt { name, .. } => Self::of_prompt(view, name.as_str(), fault),
-            Call::Complete(request) => match &request.reference {
-                Reference::Prompt(name) => Self::of_prompt(view, name, fault),
-                Reference::Template(text) => Self::of_template(view, text, fault),
-            },
-            Call::Skills(SkillsCall::Get { uri } | SkillsCall::ReadDirectory { uri, .. }) => {
+        match call.names() {
+            Some(NamedDefinition::Prompt(name)) => Self::of_prompt(view, name, fault),
+            Some(NamedDefinition::Template(text)) => Self::of_template(view, text, fault),
+            Some(NamedDefinition::Skill(uri)) => {
                 let uri = uri.clone();
                 Self::checked(view, fault, move |view| view.hides_skill(uri.as_str()))
             }
-            Call::Skills(SkillsCall::List { .. })
-            | Call::ReadResource { .. }
-            | Call::List { .. }
-            | Call::ListTools { .. }
-            | Call::CallTool { .. } => Self::of_read(view, fault),
+            None => Self::of_read(view, fault),
         }
     }
 

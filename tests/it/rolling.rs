@@ -1,4 +1,4 @@
-//! What a load balancer in front of a gateway relies on while it is restarted, and what its service manager is told.
+//! What a load balancer in front of a gateway relies on while it is restarted, and the messages to its service manager.
 
 use std::time::Duration;
 
@@ -50,8 +50,8 @@ async fn first_request_of_a_connection_is_answered_after_the_listener_closed() {
     assert_eq!(gateway.ended().await.code(), Some(0));
 }
 
-/// The next message to the service manager that is none for its watchdog.
-async fn told(manager: &UnixDatagram) -> String {
+/// The next message to the service manager other than that for its watchdog.
+async fn next_message(manager: &UnixDatagram) -> String {
     loop {
         let mut message = [0; 256];
         let length = tokio::time::timeout(Duration::from_secs(30), manager.recv(&mut message)).await;
@@ -63,19 +63,19 @@ async fn told(manager: &UnixDatagram) -> String {
 }
 
 #[tokio::test]
-async fn service_manager_is_told_of_readiness_reloads_and_the_stop() {
+async fn service_manager_is_notified_of_start_reload_and_stop() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
     let site = Site::new().set("NOTIFY_SOCKET", socket.display());
     let gateway = site.serve().await;
-    assert_eq!(told(&manager).await.trim(), "READY=1");
+    assert_eq!(next_message(&manager).await.trim(), "READY=1");
     kill(gateway.pid(), Signal::SIGHUP).unwrap();
-    let reloading = told(&manager).await;
+    let reloading = next_message(&manager).await;
     assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
-    assert_eq!(told(&manager).await.trim(), "READY=1");
+    assert_eq!(next_message(&manager).await.trim(), "READY=1");
     gateway.terminate();
-    assert_eq!(told(&manager).await.trim(), "STOPPING=1");
+    assert_eq!(next_message(&manager).await.trim(), "STOPPING=1");
     assert_eq!(gateway.ended().await.code(), Some(0));
 }
 

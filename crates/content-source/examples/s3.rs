@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     builder.set_host(SingleDomain::new(&address.to_string())?);
     let service = builder.build();
     writeln!(std::io::stdout(), "{}", address.port())?;
-    // Ends with whoever started it.
+    // Ends when the process that started it closes the pipe.
     std::thread::spawn(|| {
         std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).ok();
         std::process::exit(0);
