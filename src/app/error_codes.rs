@@ -108,7 +108,7 @@ const EXPLANATIONS: [(Outcome, &str, &str); 30] = [
     ),
     (
         Outcome::RevisionMismatch,
-        "`If-Match` or `If-None-Match` does not hold: somebody else changed the object",
+        "`If-Match` or `If-None-Match` does not hold: the object was changed in the meantime",
         "read it again, and repeat the change on what it is now",
     ),
     (

@@ -241,7 +241,7 @@ impl MemoryBudget {
         oldest.map(|(_, cache, candidate)| (cache, candidate))
     }
 
-    /// The bytes that a tenant may hold of what it uses, whatever others do.
+    /// The bytes that a tenant may hold of what it uses, independently of other tenants.
     fn guaranteed(&self) -> usize {
         let shared = self.limit.saturating_sub(self.pinned.load(Ordering::Relaxed));
         shared / 2 / self.holders.load(Ordering::Relaxed).max(1)

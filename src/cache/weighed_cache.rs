@@ -154,7 +154,7 @@ where
         drop(replaced);
     }
 
-    /// The value of a key, or a new one, which is cached whatever the total: it is in use, and what grows later is
+    /// The value of a key, or a new one, which is cached also above the total: it is in use, and what grows later is
     /// charged to what `create` is given.
     pub fn get_or_create(&self, key: K, tenant: Option<TenantId>, create: impl FnOnce(&K, Charge) -> V) -> V {
         if let Some(value) = self.get(&key) {

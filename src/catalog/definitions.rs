@@ -31,7 +31,7 @@ pub trait Registered: Table + Member {
         false
     }
 
-    /// Checks a definition by itself, before the agent is locked.
+    /// Checks a definition alone, before the agent is locked.
     fn check(
         _catalog: &Catalog,
         _tenant: TenantId,

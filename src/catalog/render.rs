@@ -67,9 +67,9 @@ impl Template {
     /// Checks and compiles a template.
     ///
     /// # Errors
-    /// [`RenderError::SourceTooLong`]; [`RenderError::Refused`] for bad syntax and for whatever is not on the
+    /// [`RenderError::SourceTooLong`]; [`RenderError::Refused`] for bad syntax and for everything that is not on the
     /// allow-list; [`RenderError::Undeclared`]; [`RenderError::TooMuchWork`] if its loops are too large for the
-    /// limits whatever the values.
+    /// limits for all values.
     pub fn parse_within(
         source: &str,
         declared: &[impl AsRef<str>],

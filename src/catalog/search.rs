@@ -78,7 +78,7 @@ impl Catalog {
             let updated = builder.update();
             let outcome = stop.run_until_cancelled(updated).await.unwrap_or(Err(Fault::BUSY));
             drop(turn);
-            // Nobody waits any more for what took too long.
+            // The request of a search that took too long has ended.
             done.send(outcome).ok();
         });
         timeout_at(deadline, ended).await.ok().and_then(Result::ok).unwrap_or(Err(Fault::BUSY))

@@ -19,7 +19,7 @@ pub struct TokenIssuer {
     pub issuer: SecureUrl,
     /// The URL of its keys; `None`: as its discovery document says.
     pub jwks_url: Option<SecureUrl>,
-    /// The tenants that its tokens may reach, whatever they claim.
+    /// The tenants that its tokens may reach. A claim does not extend them.
     pub tenants: IssuerTenants,
     /// The tenant of all its tokens; `None`: as the tenant claim says.
     pub tenant: Option<Slug>,

@@ -27,7 +27,7 @@ const REFERENCE_HEAD: &str = "\
 pub struct Listing(pub(super) Vec<Entry>);
 
 impl Listing {
-    /// The settings whose values differ, whatever their source.
+    /// The settings whose values differ, from any source.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let pairs = self.0.iter().zip(&other.0);
         let differing = pairs.filter(|(one, other)| (&one.value, one.secret) != (&other.value, other.secret));

@@ -1,8 +1,8 @@
 //! How long transactions of the database server have been in progress, as seen by sweeps.
 //!
 //! A transaction that stays open keeps vacuum from removing the row versions that later writes replace, so that every
-//! update of `heads` and every pruned change slows down reads until it ends. Sweeps see it whatever its database, user
-//! and state; no privilege is required.
+//! update of `heads` and every pruned change slows down reads until it ends. Sweeps see it in any database and state, of
+//! any user; no privilege is required.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

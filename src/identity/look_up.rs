@@ -96,7 +96,7 @@ impl Identity {
     }
 
     /// Caches what was looked up. The cell of the tenant may be created only now: a scope that was raised since the look-up
-    /// began may not have found its cell, so nothing is kept then, and each fact is loaded by itself.
+    /// began may not have found its cell, so nothing is kept then, and each fact is loaded separately.
     fn keep_look_up(&self, hash: KeyHash, slug: Option<&str>, found: KeyLookup, start: &LookUpStart) {
         let KeyLookup { credential, tenant, gateway, agent } = found;
         self.memory.key_tenants.insert(hash, credential.tenant, Some(credential.tenant), 0);

@@ -1,4 +1,4 @@
-//! The audience of a change: the callers who see what it changes, before it or after it. Nobody else is notified.
+//! The audience of a change: the callers who see what it changes, before it or after it. No other caller is notified.
 
 use super::label::{CallerLabels, Labels};
 

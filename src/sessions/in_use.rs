@@ -20,7 +20,7 @@ impl Drop for SessionInUse {
 }
 
 impl Sessions {
-    /// Keeps a session in use while a stream of it is open, whatever its connection does.
+    /// Keeps a session in use while a stream of it is open, also if its connection is idle.
     pub fn keep_in_use(self: &Arc<Self>, session: SessionUid) -> SessionInUse {
         self.open_streams.add(session);
         self.note_use(session);

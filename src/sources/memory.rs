@@ -48,7 +48,7 @@ impl Connection {
         if self.tenants.contains(tenant) { self.enabled_source() } else { Err(FetchError::NotAllowed) }
     }
 
-    /// The source, whoever uses it.
+    /// The source, shared by all tenants.
     pub(super) fn enabled_source(&self) -> Result<&Arc<dyn Source>, FetchError> {
         if self.enabled {
             self.source.as_ref().ok_or(FetchError::Denied)

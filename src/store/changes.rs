@@ -145,7 +145,7 @@ impl Store {
     }
 }
 
-/// Parses a stored audience. Labels of a form that no caller has concern nobody.
+/// Parses a stored audience. Labels of a form that no caller can have match no caller.
 fn audience(stored: Option<Vec<String>>) -> Audience {
     let labels = |texts: Vec<String>| texts.iter().filter_map(|text| Label::parse(text).ok()).collect();
     stored.map_or(Audience::Everybody, |texts| Audience::Labels(labels(texts)))

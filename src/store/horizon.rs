@@ -7,7 +7,7 @@ const NAMED: usize = 1_000;
 
 /// The transactions that a read has not seen: some that were in progress, and all from a later one on.
 ///
-/// A transaction that stays open, in whatever database of the server, is one of those in progress. What commits after
+/// A transaction that stays open, in any database of the server, is one of those in progress. What commits after
 /// it is read once, not again by each read until it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Horizon {

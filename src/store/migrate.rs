@@ -20,7 +20,7 @@ const MIGRATION_TIMEOUT: Duration = Duration::from_mins(10);
 /// How long a migration waits for a lock before it lets those go on that wait behind it: a dump of the database, which
 /// holds locks for hours, would otherwise stop every replica.
 const LOCK_TIMEOUT: &str = "set lock_timeout = '1s'";
-/// Without a transaction, such as `create index concurrently`, which waits for others while nobody waits for it.
+/// Without a transaction, such as `create index concurrently`, which waits for other transactions while none waits for it.
 const NO_LOCK_TIMEOUT: &str = "set lock_timeout = 0";
 /// The pause after that, in which they go on.
 const LOCK_RETRY: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Sweeps read each committed change once, whatever transactions stay open, and miss none.
+//! Sweeps read each committed change once, with any transactions open, and miss none.
 
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,7 @@
 //! - **Ranking.** What a word contributes to a document is computed from that document alone when it is indexed, by the
 //!   [`Field`] it stands in, its number and the length of the field, as BM25F does with fixed average lengths. How rare a
 //!   word is counts the visible documents only, so what is hidden changes no score. All arithmetic is on integers: the
-//!   same documents are ranked the same on every machine, in whatever order they were inserted.
+//!   same documents are ranked the same on every machine, in any order of insertion.
 //! - **Changes.** A replaced document is appended under a new number, and its former number is skipped until
 //!   [`Index::compacted`] drops it.
 //!

@@ -1,4 +1,4 @@
-//! Unpacks archives in memory. Files and bytes are counted while they are read, whatever the archive declares.
+//! Unpacks archives in memory. Files and bytes are counted while they are read, independently of what the archive declares.
 
 use std::io::{self, Cursor, Read};
 

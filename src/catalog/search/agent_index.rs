@@ -45,7 +45,7 @@ impl AgentIndex {
         Self { state: RwLock::new(None), turn: Arc::default(), charge }
     }
 
-    /// Waits until nobody else changes it.
+    /// Waits for exclusive access to change it.
     pub(super) async fn turn(&self) -> Turn {
         Arc::clone(&self.turn).lock_owned().await
     }
@@ -97,7 +97,7 @@ impl AgentIndex {
         };
         let is_sparse = self.state.read().as_ref().is_some_and(|state| state.index.is_sparse());
         if is_sparse {
-            // Searches go on meanwhile: nobody else changes it.
+            // Searches continue meanwhile; this is the only writer.
             let compacted = self.state.read().as_ref().map(|state| state.index.compacted());
             if let (Some(state), Some(compacted)) = (self.state.write().as_mut(), compacted) {
                 state.index = compacted;

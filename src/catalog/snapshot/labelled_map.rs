@@ -61,17 +61,17 @@ impl<K: DefinitionKind> LabelledMap<K> {
         self.all.len()
     }
 
-    /// The definitions, whatever their labels are.
+    /// All definitions, with any labels.
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<K>> {
         self.all.values()
     }
 
-    /// The definition of a key, whatever its labels are.
+    /// The definition of a key, with any labels.
     pub(super) fn get(&self, key: &str) -> Option<&Arc<K>> {
         self.all.get(key)
     }
 
-    /// The last definition whose key is at most this one, whatever its labels are.
+    /// The last definition whose key is at most this one, with any labels.
     pub(super) fn at_or_before(&self, key: &str) -> Option<&Arc<K>> {
         self.all.get_prev(key).map(|(_, definition)| definition)
     }

@@ -36,7 +36,7 @@ pub enum LegacyMethod<'a> {
     Initialize(Initialize<'a>),
     /// `ping`.
     Ping,
-    /// A method that is [`Fault::SessionRequired`] without a session, whatever its parameters are.
+    /// A method that is [`Fault::SessionRequired`] without a session, with any parameters.
     InSession(Method, Result<SessionCall, Fault>),
     /// What both eras have.
     Call(Call<'a>),

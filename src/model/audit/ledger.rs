@@ -35,7 +35,7 @@ pub enum EntryKind {
         /// The retention applied.
         cutoff: Cutoff,
     },
-    /// A key that signs later entries. Signed by the key that it replaces, or by itself.
+    /// A key that signs later entries. Signed by the key that it replaces, or self-signed.
     Key(PublicKey),
     /// The database rejected this row; its position and hash are recorded.
     Quarantined(MissingRows),
