@@ -23,7 +23,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::Slug;
 use crate::model::limits::UseLimits;
 
-/// A new tenant. Default: its id as name.
+/// A new tenant. `name` defaults to the id.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct NewTenant {

@@ -14,11 +14,11 @@ use super::output::Failure;
 use super::reference;
 use crate::model::ids::Slug;
 
-/// The files of a folder.
+/// The maximum number of files in a folder.
 const MOST_FILES: usize = 10_000;
-/// The bytes of all files together.
+/// The maximum size of all files together, in bytes.
 const MOST_BYTES: u64 = 256 << 20;
-/// How deep folders lie in each other.
+/// The maximum depth of nested folders.
 const MOST_LEVELS: usize = 16;
 /// Other files of a folder are not read.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
@@ -84,7 +84,7 @@ pub(super) struct Documents {
     pub(super) manifests: Vec<Manifest>,
 }
 
-/// The members by which documents are told apart.
+/// The members that identify a document.
 #[derive(Deserialize)]
 struct Header {
     kind: Option<String>,
@@ -159,7 +159,7 @@ fn object(kind: ObjectKind, mut members: Map<String, Value>) -> Result<Object, S
         members.remove("id").ok_or_else(|| format!("id is missing; expected that of the {}", kind.name()))?;
     let id = kind.parse_id(id.as_str().ok_or("id: expected text")?)?;
     if kind == ObjectKind::Connection {
-        // The kind of a connection, which the member of this name tells from other documents.
+        // `kind` names the type of the document, so the kind of a connection is its `type`.
         if let Some(connects_to) = members.remove("type") {
             members.insert("kind".to_owned(), connects_to);
         }

@@ -26,7 +26,7 @@ impl FeedFollower {
         self.follower.set(follower).is_ok()
     }
 
-    /// The follower; `None` before the start and after the end of its memory.
+    /// The follower; `None` before the feed starts and after the follower is dropped.
     pub(super) fn get(&self) -> Option<Arc<dyn Follower>> {
         self.follower.get().and_then(Weak::upgrade)
     }

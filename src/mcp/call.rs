@@ -19,19 +19,19 @@ use crate::model::prompt::PromptName;
 pub enum Call<'a> {
     /// `resources/list`, `resources/templates/list` or `prompts/list`.
     List {
-        /// Which.
+        /// The requested list.
         list: List,
         /// The cursor as sent, not verified yet.
         cursor: Option<Cow<'a, str>>,
     },
     /// `resources/read`.
     ReadResource {
-        /// Which.
+        /// The URI of the resource.
         uri: ResourceUri,
     },
     /// `prompts/get`.
     GetPrompt {
-        /// Which.
+        /// The name of the prompt.
         name: PromptName,
         /// The values of its arguments, by name.
         arguments: Arc<BTreeMap<String, String>>,
@@ -47,7 +47,7 @@ pub enum Call<'a> {
     },
     /// `tools/call`.
     CallTool {
-        /// Which.
+        /// The name of the tool.
         name: Cow<'a, str>,
         /// Its arguments as sent, of any type: an unknown tool is refused before they are read.
         arguments: &'a str,
@@ -69,14 +69,15 @@ pub enum SkillsCall<'a> {
     },
     /// `resources/directory/read`.
     ReadDirectory {
-        /// Which.
+        /// The URI of the directory.
         uri: ResourceUri,
         /// The cursor as sent, not verified yet.
         cursor: Option<Cow<'a, str>>,
     },
 }
 
-/// A definition that a call names. Labels may hide it, of which only the audit log has a record.
+/// A definition that a call names. If labels hide it, the answer is that of an unknown definition; only the audit log
+/// records the difference.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum NamedDefinition<'a> {
     /// The prompt of this name.
@@ -88,8 +89,8 @@ pub(super) enum NamedDefinition<'a> {
 }
 
 impl Call<'_> {
-    /// The definition that the call names; `None` also for a URI that resources and templates may serve: its refusal
-    /// contains it.
+    /// The definition that the call names; `None` also for `resources/read`: `Fault::ResourceNotFound` already contains
+    /// its URI.
     pub(super) fn names(&self) -> Option<NamedDefinition<'_>> {
         match self {
             Self::GetPrompt { name, .. } => Some(NamedDefinition::Prompt(name.as_str())),
@@ -190,27 +191,27 @@ fn call_tool<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     Ok(Call::CallTool { name, arguments })
 }
 
-/// An object among the parameters, with the name that errors call it by.
+/// An object among the parameters, with its path for error messages, such as `params.ref`.
 struct Nested<'a> {
-    called: &'static str,
+    path: &'static str,
     members: Members<'a>,
 }
 
 impl<'a> Nested<'a> {
-    fn read(called: &'static str, raw: &'a RawValue) -> Result<Self, Fault> {
-        Ok(Self { called, members: members(called, raw.get())? })
+    fn read(path: &'static str, raw: &'a RawValue) -> Result<Self, Fault> {
+        Ok(Self { path, members: members(path, raw.get())? })
     }
 
     fn string(&self, name: &str) -> Result<String, Fault> {
         let text = self.members.get(name).and_then(text_of);
-        let wrong = || Fault::invalid_params(format!("{}.{name} must be a string", self.called));
+        let wrong = || Fault::invalid_params(format!("{}.{name} must be a string", self.path));
         text.map(Cow::into_owned).ok_or_else(wrong)
     }
 
     /// The members of an object, which are strings; none if it is absent.
     fn strings(&self, name: &str) -> Result<BTreeMap<String, String>, Fault> {
         let Some(raw) = self.members.get(name) else { return Ok(BTreeMap::new()) };
-        strings(&format!("{}.{name}", self.called), raw.get())
+        strings(&format!("{}.{name}", self.path), raw.get())
     }
 }
 

@@ -24,15 +24,15 @@ pub struct Connection {
     pub id: Slug,
     /// What it connects to.
     pub kind: Kind,
-    /// The revision that last changed it: part of the keys of what is cached of it.
+    /// The revision that last changed it: part of the cache keys of its content.
     pub revision: Revision,
     /// The tenants that may use it.
     pub tenants: Tenants,
     /// The limits of fetches, for each tenant.
     pub limits: ConnectionLimits,
-    /// Whether anything is fetched from it.
+    /// Whether it is enabled: a disabled connection is never fetched from.
     pub enabled: bool,
-    /// How its fetches go.
+    /// The results of its recent fetches.
     pub health: Health,
     /// `None` if its settings or secrets cannot be used.
     pub(super) source: Option<Arc<dyn Source>>,

@@ -3,7 +3,7 @@
 use super::StoreError;
 use super::changes::SweepConnection;
 
-/// What the server shows of a transaction in progress; members are missing that this role may not see.
+/// What the server reports about a transaction in progress. Members that the gateway's role may not see are `None`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionOwner {
     /// The process of its connection; none if it is prepared.

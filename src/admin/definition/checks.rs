@@ -158,7 +158,7 @@ pub(crate) fn source(sent: Option<Box<RawValue>>) -> Result<Option<Arc<SourcePla
     let json::Object(text) = read.map_err(|found| {
         let path = found.path().to_string();
         let error = found.into_inner().to_string();
-        // The message about an unknown member has its name, with which the path ends.
+        // The message about an unknown member already contains its name, the last element of the path.
         let path = if error.starts_with("unknown field") || path == "." {
             String::new()
         } else {
@@ -220,7 +220,7 @@ fn check_icons(value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// An icon's `src` may be a `data:` URI, which may be longer than a resource's URI.
+/// Not `ResourceUri::parse`, which limits the length: the `src` of an icon may be a long `data:` URI.
 fn is_uri(text: &str) -> bool {
     iri_string::types::UriStr::new(text).is_ok()
 }

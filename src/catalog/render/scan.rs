@@ -1,7 +1,7 @@
 //! Scans the tokens of a template before it is parsed: its statements, and the depth of its nesting.
 //!
-//! The engine's parser, its compiler and the dropping of its tree all recurse, in places without a limit (`not not …`,
-//! `elif`, `a ~ a ~ …`). The tokenizer does not; so nesting is bounded here, and only then is the source parsed.
+//! The engine's parser, its compiler and the drop of its syntax tree recurse, partly without a limit (`not not …`, `elif`,
+//! `a ~ a ~ …`). The tokenizer does not recurse, so nesting is bounded here before the source is parsed.
 
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
@@ -22,7 +22,7 @@ pub(super) fn scan(source: &str, syntax: &SyntaxConfig) -> Result<(), RenderErro
 
 #[derive(Debug, Default)]
 struct Scan {
-    /// The state of the scan.
+    /// The line of the current token, for error messages.
     line: usize,
     /// The blocks that are open, the outermost first.
     open: Vec<Block>,
@@ -53,7 +53,7 @@ impl Scan {
             }
             Token::Ident(keyword) if std::mem::take(&mut self.at_statement) => self.statement(keyword),
             _ if self.at_statement => Err(self.refused("a tag `{% … %}` must begin with a statement")),
-            token if deepens(token) => self.operator(token),
+            token if adds_depth(token) => self.operator(token),
             _ => Ok(()),
         }
     }
@@ -130,8 +130,9 @@ impl Scan {
     }
 }
 
-/// Whether a token may take the parser, or the tree, a level deeper. Literals, names and commas do not.
-fn deepens(token: &Token<'_>) -> bool {
+/// Whether a token can increase the recursion depth of the parser or of the syntax tree. Literals, names and commas
+/// cannot.
+fn adds_depth(token: &Token<'_>) -> bool {
     match token {
         Token::Ident(name) => matches!(*name, "not" | "and" | "or" | "in" | "is" | "if" | "else"),
         Token::TemplateData(_)

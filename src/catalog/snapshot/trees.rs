@@ -16,7 +16,7 @@ use crate::store::mounts::StoredEntry;
 /// The memory of a file in a map: its place in a node, which is half full.
 const ENTRY: usize = 2 * size_of::<(Arc<str>, MountEntry)>();
 
-/// The files that a mount lists, by what stands after the mount's URI in theirs.
+/// The files that a mount lists, keyed by the part of their URI that follows the URI of the mount.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files {
     by_suffix: OrdMap<Arc<str>, MountEntry>,
@@ -47,7 +47,7 @@ impl Files {
         self.by_suffix.len()
     }
 
-    /// The files after a URI, where `prefix` is the mount's.
+    /// The files whose URI is greater than `after`, in order; all if it is `None`. `prefix` is the URI of the mount.
     pub(super) fn after<'f>(
         &'f self,
         prefix: &ResourceUri,
@@ -80,7 +80,8 @@ impl Trees {
         self.0.values().map(|files| behind_arc(size_of::<Files>()) + files.memory).sum()
     }
 
-    /// With later changes of their files, of which those that are still there are `now`; without trees that no mount has.
+    /// A copy with `changes` applied: the files that they name are removed, those in `now`, which still exist, inserted, and
+    /// trees without a mount dropped.
     pub(super) fn after(
         &self,
         mounts: &LabelledMap<Mount>,
@@ -104,7 +105,7 @@ impl Trees {
             }
         }
         for StoredEntry { tree, path, entry } in now {
-            // Not those of a tree that its mount has no longer.
+            // Skips files of a tree that no mount has any more.
             if live.contains(&tree) {
                 trees.entry(tree).or_default().insert(file_tree::encode(&path), entry);
             }

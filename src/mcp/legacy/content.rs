@@ -18,14 +18,14 @@ pub(in crate::mcp) fn known(messages: &[PromptMessage], types: ContentTypes) -> 
     let converted = messages.iter().enumerate().map(|(index, message)| {
         let mut message = message.clone();
         if !is_known(&message) {
-            message.content.kind = instead(message.content.kind, index);
+            message.content.kind = fallback(message.content.kind, index);
         }
         message
     });
     Cow::Owned(converted.collect())
 }
 
-fn instead(kind: ContentKind, index: usize) -> ContentKind {
+fn fallback(kind: ContentKind, index: usize) -> ContentKind {
     match kind {
         ContentKind::Audio(audio) => ContentKind::Resource(EmbeddedResource {
             uri: format!("prompt-message:{index}"),
@@ -34,12 +34,12 @@ fn instead(kind: ContentKind, index: usize) -> ContentKind {
             blob: Some(audio.data),
             meta: None,
         }),
-        ContentKind::ResourceLink(link) => ContentKind::Text(line(*link)),
+        ContentKind::ResourceLink(link) => ContentKind::Text(link_as_text(*link)),
         known => known,
     }
 }
 
-fn line(link: ResourceLink) -> String {
+fn link_as_text(link: ResourceLink) -> String {
     let ResourceLink { uri, name, title, description, .. } = link;
     let given = |text: &String| !text.trim().is_empty();
     let called = title.filter(given).or(Some(name).filter(given));

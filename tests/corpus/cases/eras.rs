@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{LEGACY, MODERN, VERSION, in_all_revisions, legacy, message, modern, post, with_meta};
 use crate::case::Case;
 
-/// Every method with valid parameters, except for those that open streams.
+/// The methods of the base protocol with valid parameters, except for those that open streams.
 const METHODS: [(&str, &str); 19] = [
     (
         "initialize",
