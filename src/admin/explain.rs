@@ -13,12 +13,12 @@ use super::authority::Authority;
 use super::extract::{Json as Input, Nothing, Params, Segment};
 use super::openapi::WriteProblems;
 use super::services::{Admin, Answer, App};
-use crate::catalog::snapshot::view::View;
+use crate::catalog::snapshot::view::{Answering, View};
 use crate::http::problem::status;
 use crate::identity::explain::AccessRule;
 use crate::model::agent::Agent;
 use crate::model::fault::Fault;
-use crate::model::ids::{KeyId, ResourceUri};
+use crate::model::ids::{KeyId, ResourceUri, Slug};
 use crate::model::key::ApiKey;
 use crate::model::method::{CostClass, Method};
 use crate::model::prompt::Prompt;
@@ -77,6 +77,22 @@ pub(super) struct Explanation {
     status: u16,
     /// The message of the refusal.
     detail: Option<String>,
+    /// Where the content of the resource comes from that an admitted request names, if it comes from a connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<ServedFrom>,
+}
+
+/// Where the content of a resource comes from.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ServedFrom {
+    /// The id of the connection.
+    #[schema(value_type = String)]
+    connection: Slug,
+    /// The name of the mount, if the resource is a file of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    mount: Option<Slug>,
 }
 
 /// The rules, in the order in which they are checked.
@@ -142,7 +158,10 @@ pub(super) async fn explain(
         return Err(Fault::NotFound("key").into());
     }
     let decided = decide(&app, &key, &agent, &question).await?;
-    let (rule, fault) = decided.err().map_or((Rule::Allowed, None), |(rule, fault)| (rule, Some(fault)));
+    let (rule, fault, source) = match decided {
+        Ok(source) => (Rule::Allowed, None, source),
+        Err((rule, fault)) => (rule, Some(fault), None),
+    };
     Ok(Json(Explanation {
         allowed: fault.is_none(),
         rule,
@@ -152,15 +171,17 @@ pub(super) async fn explain(
             .filter(|_| !matches!(rule, Rule::Label))
             .map_or(200, |fault| status(fault).as_u16()),
         detail: fault.map(|fault| fault.to_string()),
+        source,
     }))
 }
 
+/// The rule that refuses the request, or where the content comes from that it names.
 async fn decide(
     app: &Admin,
     key: &ApiKey,
     agent: &Agent,
     question: &Question,
-) -> Result<Result<(), (Rule, Fault)>, Fault> {
+) -> Result<Result<Option<ServedFrom>, (Rule, Fault)>, Fault> {
     let tenant = app.identity.tenant(&agent.tenant_slug).await?;
     let would_be = match app.identity.would_admit(key, agent, tenant.limits, question.address.map(Into::into))
     {
@@ -186,10 +207,32 @@ async fn decide(
         Err(fault @ Fault::QuotaExceeded { .. }) => return Ok(Err((Rule::Quota, fault))),
         other => other?,
     }
-    let Some(message) = &question.request else { return Ok(Ok(())) };
+    let Some(message) = &question.request else { return Ok(Ok(None)) };
     let labels = would_be.credential.labels_at(agent.tenant, agent.uid);
-    let hidden = hidden(&app.catalog.view_with(agent.into(), labels).await?, message);
-    Ok(hidden.map_or(Ok(()), |fault| Err((Rule::Label, fault))))
+    let view = app.catalog.view_with(agent.into(), labels).await?;
+    Ok(match hidden(&view, message) {
+        Some(fault) => Err((Rule::Label, fault)),
+        None => Ok(served_from(&view, message)),
+    })
+}
+
+/// Where the content of the resource comes from that a message names.
+fn served_from(view: &View, message: &ExplainMessage) -> Option<ServedFrom> {
+    let uri = match Method::parse(&message.method)? {
+        Method::ReadResource | Method::Subscribe => message.text("/uri"),
+        Method::CallTool => match FixedTool::parse(message.text("/name")?)? {
+            FixedTool::ReadResource => message.text("/arguments/uri"),
+            FixedTool::Fetch => message.text("/arguments/id"),
+            _ => None,
+        },
+        _ => None,
+    };
+    let uri = ResourceUri::parse(uri?).ok()?;
+    let answering = view.answering(&uri).ok()?;
+    let connection = answering.connection()?.clone();
+    let is_mounted = matches!(answering, Answering::Mounted(_));
+    let mount = view.mounted(uri.as_str()).filter(|_| is_mounted).map(|(mount, _)| mount.name.clone());
+    Some(ServedFrom { connection, mount })
 }
 
 fn cost_of(message: &ExplainMessage) -> CostClass {

@@ -11,7 +11,7 @@ use crate::identity::grant::Caller;
 use crate::model::call::{Content, Contents};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentRef, ConnectionId, ResourceUri, TenantId};
+use crate::model::ids::{AgentRef, ConnectionId, ResourceUri, Slug, TenantId};
 use crate::model::place::{SourcePlace, unknown_connection};
 use crate::model::resource::{Definition, PartKind, Resource, parse_mime};
 use crate::model::scope::Revision;
@@ -48,6 +48,11 @@ impl Answering {
     /// Whether the content comes from a connection.
     pub fn is_sourced(&self) -> bool {
         self.sourced().is_some()
+    }
+
+    /// The id of the connection that the content comes from.
+    pub fn connection(&self) -> Option<&Slug> {
+        self.sourced().map(|sourced| sourced.source.connection())
     }
 
     pub(super) fn sourced(&self) -> Option<Sourced<'_>> {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Site, guides};
 use crate::support::answers::{normalized, problem};
+use crate::support::app::resource;
 use crate::support::wait::eventually;
 
 const GUIDES: &str = "/agents/notes/mounts/guides";
@@ -93,6 +94,35 @@ async fn wrong_mounts_are_refused() {
     site.mount("other", moved).await;
     let other = site.replica.admin("PUT", "/agents/notes/mounts/other", Some(guides())).await;
     assert_eq!(normalized(&other), taken);
+}
+
+#[tokio::test]
+async fn explain_names_the_mount_and_the_connection() {
+    let site = Site::new().await;
+    site.write("guides/a.md", "# a");
+    site.mount("guides", guides()).await;
+    let source = json!({"name": "a", "source": {"connection": "docs", "path": "guides/a.md"}});
+    let path = resource("notes", "x:sourced");
+    assert_eq!(site.replica.admin("PUT", &path, Some(source)).await.status, 201);
+    site.replica.put("notes", "file:///guides/b.md", "registered").await;
+    let (key, _) = site.replica.key("notes", &["mcp"]).await;
+    let explain = async |method: &str, params: Value| {
+        let question = json!({"keyId": key, "request": {"method": method, "params": params}});
+        let answer = site.replica.admin("POST", "/agents/notes/explain", Some(question)).await.json();
+        assert_eq!(answer["rule"], "allowed", "{answer}");
+        answer["source"].clone()
+    };
+    let mounted = json!({"connection": "docs", "mount": "guides"});
+    let file = json!({"uri": "file:///guides/a.md"});
+    assert_eq!(explain("resources/read", file.clone()).await, mounted);
+    assert_eq!(explain("resources/subscribe", file.clone()).await, mounted);
+    let tool = json!({"name": "read_resource", "arguments": file});
+    assert_eq!(explain("tools/call", tool).await, mounted);
+    assert_eq!(explain("resources/read", json!({"uri": "x:sourced"})).await, json!({"connection": "docs"}));
+    // A registered resource goes before the file of its URI.
+    assert_eq!(explain("resources/read", json!({"uri": "file:///guides/b.md"})).await, Value::Null);
+    assert_eq!(explain("resources/read", json!({"uri": "file:///guides/b.txt"})).await, Value::Null);
+    assert_eq!(explain("resources/list", json!({})).await, Value::Null);
 }
 
 #[tokio::test]
