@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites
+.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites verify-mounts
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -17,7 +17,7 @@ help: ## List the targets
 # `make test` continues from here.
 demo: prerequisites ## Run the gateway with a demo agent, its own database in ./waggle-data
 	cargo build --locked --workspace --bin waggle --examples
-	@unset DATABASE_URL; exec "$${CARGO_TARGET_DIR:-target}/debug/waggle" demo
+	@unset DATABASE_URL; exec "$${CARGO_TARGET_DIR:-target}/debug/waggle" demo --docs docs
 
 test: prerequisites ## Run all tests, on a PostgreSQL cluster of their own unless DATABASE_URL is set
 	@scripts/install-node
@@ -133,6 +133,11 @@ verify-sources: prerequisites ## Compare cached content from a connection with i
 verify-traces: prerequisites ## Compare the CPU of a read with traces, 1 % of them sampled, with one without
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- traces $(ARGS)
+
+# A mount of 100,000 files beside as many inline resources (ARGS='--files 10000 --changes 5').
+verify-mounts: prerequisites ## Mount many files: time until listed, memory, notifications, list pages, restart
+	cargo build --release --locked --workspace --bins
+	cargo run --release --locked --package waggle-bench -- mounts $(ARGS)
 
 # Three replicas; the one that watches is killed every five seconds (VERIFY_WATCHING_CHANGES=100).
 verify-watching: prerequisites ## Change watched files 1,000 times while watchers are killed; none may be lost or told twice

@@ -1,11 +1,17 @@
-//! The demo: a tenant, an agent with the definitions in `config/demo/`, a key, and commands to paste.
+//! The demo: a tenant, an agent with the definitions in `config/demo/` and the pages of a directory, a key, and commands to
+//! paste.
+
+mod documentation;
 
 use std::io::Write;
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+pub(super) use self::documentation::Documentation;
+
 use super::options::content_limits;
-use super::{AppError, Running, credentials};
+use super::{AppError, DatabaseServices, Running, credentials};
 use crate::admin::definition::ManifestInput;
 use crate::catalog::Catalog;
 use crate::config::Settings;
@@ -31,8 +37,20 @@ use crate::model::tool::ToolSet;
 const MANIFEST: &str = include_str!("../../config/demo/research.json");
 const TENANT: &str = "demo";
 
-/// Registers the demo agent if it does not exist, and prints commands that read it. Later changes of the user are kept.
-pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(), AppError> {
+/// How the demo is run.
+#[derive(Debug, Default)]
+pub struct Demo {
+    /// A directory whose pages in Markdown are mounted as resources of the demo agent.
+    pub docs: Option<PathBuf>,
+}
+
+/// Registers the demo agent if it does not exist, mounts the documentation, and prints commands that read both. Later
+/// changes of the user are kept.
+pub(super) async fn register(
+    settings: &Settings,
+    running: &Running,
+    documentation: Option<&Documentation>,
+) -> Result<(), AppError> {
     let services = &running.services;
     let manifest: ManifestInput =
         serde_json::from_str(MANIFEST).map_err(|error| AppError::Demo(error.to_string()))?;
@@ -59,9 +77,29 @@ pub(super) async fn register(settings: &Settings, running: &Running) -> Result<(
             key
         }
     };
+    let page = match documentation {
+        Some(documentation) => mounted(documentation, services, &agent).await,
+        None => None,
+    };
     // If standard output is closed, the gateway serves nevertheless.
-    let _ = print(settings.server.url_of(running.address).as_str(), agent.slug.as_str(), &key);
+    let _ =
+        print(settings.server.url_of(running.address).as_str(), agent.slug.as_str(), &key, page.as_deref());
     Ok(())
+}
+
+/// Mounts the documentation; returns the URI of a page. The demo does without what cannot be mounted.
+async fn mounted(
+    documentation: &Documentation,
+    services: &DatabaseServices,
+    agent: &Agent,
+) -> Option<String> {
+    match documentation.mount(services, agent).await {
+        Ok(()) => documentation.page(),
+        Err(fault) => {
+            tracing::warn!(%fault, "documentation of the demo not mounted");
+            None
+        }
+    }
 }
 
 async fn is_empty(catalog: &Catalog, agent: &Agent) -> Result<bool, Fault> {
@@ -133,7 +171,7 @@ async fn new_key(identity: &Arc<Identity>, agent: &Agent) -> Result<SecretKey, F
     Ok(identity.create_key(new, Maker::Operator, AuditedWrite::UNAUDITED).await?.secret)
 }
 
-fn print(url: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {
+fn print(url: &str, agent: &str, key: &SecretKey, page: Option<&str>) -> std::io::Result<()> {
     let ask = |what: &str, method: &str, params: &str| {
         format!(
             "# {what}\ncurl -s -X POST \"{url}/{agent}/mcp\" -H \"X-Agent-API-Key: {}\" \
@@ -151,5 +189,9 @@ fn print(url: &str, agent: &str, key: &SecretKey) -> std::io::Result<()> {
     writeln!(out, "{}", ask("its prompts", "prompts/list", "{}"))?;
     writeln!(out, "{}", ask("one of them, rendered", "prompts/get", prompt))?;
     writeln!(out, "{}", ask("a resource, by a tool for clients that know only tools", "tools/call", tool))?;
+    if let Some(page) = page {
+        let params = format!(r#"{{"uri":"{page}"}}"#);
+        writeln!(out, "{}", ask("a page of the documentation, from its file", "resources/read", &params))?;
+    }
     out.flush()
 }

@@ -61,6 +61,7 @@ use options::{content_limits, endpoint_options, feed_options, limit_options, usa
 
 pub use backup::{Backup, backup, restore};
 pub use check::{Checked, check};
+pub use demo::Demo;
 pub use doctor::{Diagnosis, Finding, Status, diagnose};
 pub use embedded::database;
 pub use error::AppError;

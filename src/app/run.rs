@@ -2,9 +2,10 @@
 
 use tokio_util::task::AbortOnDropHandle;
 
+use super::demo::Documentation;
 use super::signals::{Command, Signals};
 use super::{
-    AppError, Reloader, Running, build, connection_keys, credentials, database, demo, service_manager,
+    AppError, Demo, Reloader, Running, build, connection_keys, credentials, database, demo, service_manager,
     signing,
 };
 use crate::config::Settings;
@@ -18,9 +19,14 @@ use crate::store::StoreOptions;
 ///
 /// # Errors
 /// As [`start`](super::start), and if the embedded database or the demo agent fails.
-pub async fn run(settings: Settings, demo: bool, mut reloader: Reloader) -> Result<(), AppError> {
+pub async fn run(mut settings: Settings, demo: Option<Demo>, mut reloader: Reloader) -> Result<(), AppError> {
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
     let sources = Sources::system();
+    let is_demo = demo.is_some();
+    let documentation = demo.and_then(|demo| Documentation::find(demo.docs.as_deref()));
+    if let Some(documentation) = &documentation {
+        documentation.allow(&mut settings);
+    }
     // An error is kept: for a second gateway on a data directory, the error of the lock is more helpful.
     let listeners = Listeners::open(&settings, &sources).await.map_err(AppError::from);
     let (database, embedded) = tokio::select! {
@@ -29,7 +35,7 @@ pub async fn run(settings: Settings, demo: bool, mut reloader: Reloader) -> Resu
     };
     let is_embedded = embedded.is_some();
     let running = tokio::select! {
-        running = begin(&settings, database, (is_embedded, demo), sources, listeners) => Some(running),
+        running = begin(&settings, database, (is_embedded, is_demo, documentation.as_ref()), sources, listeners) => Some(running),
         () = signals.stop() => None,
     };
     let ended = match running {
@@ -37,14 +43,14 @@ pub async fn run(settings: Settings, demo: bool, mut reloader: Reloader) -> Resu
             service_manager::ready();
             let _alive = AbortOnDropHandle::new(tokio::spawn(service_manager::keep_alive()));
             let mut command = signals.next().await;
-            while command == Command::Reload && !demo {
+            while command == Command::Reload && !is_demo {
                 service_manager::reloading();
                 reloader.reload(&running, is_embedded).await;
                 service_manager::ready();
                 command = signals.next().await;
             }
             service_manager::stopping();
-            if command == Command::Terminate && !demo {
+            if command == Command::Terminate && !is_demo {
                 drain(&settings, &running, &mut signals).await;
             }
             signals.exit_at_interrupt();
@@ -79,11 +85,11 @@ async fn drain(settings: &Settings, running: &Running, signals: &mut Signals) {
     }
 }
 
-/// Starts the gateway of this process, with the demo agent if requested.
+/// Starts the gateway of this process, with the demo agent and its documentation if requested.
 async fn begin(
     settings: &Settings,
     database: StoreOptions,
-    (embedded, demo): (bool, bool),
+    (embedded, demo, documentation): (bool, bool, Option<&Documentation>),
     sources: Sources,
     listeners: Result<Listeners, AppError>,
 ) -> Result<Running, AppError> {
@@ -100,7 +106,7 @@ async fn begin(
     let running = build(settings, database, operators, sources, listeners).await?;
     tracing::info!(address = %running.address, admin = %running.admin_address, "serving");
     if demo {
-        demo::register(settings, &running).await?;
+        demo::register(settings, &running, documentation).await?;
     }
     Ok(running)
 }

@@ -72,7 +72,7 @@ enum Command {
     /// Run the gateway; without a database URL, with an embedded database.
     Serve(serve::Serve),
     /// Run the gateway with a demo agent, and print commands to try it.
-    Demo,
+    Demo(demo::Demo),
     /// Apply pending migrations to the database.
     Migrate(migrate::Migrate),
     /// Copy the embedded database and its keys to a folder, also while the gateway serves.
@@ -249,7 +249,7 @@ pub fn run(environment: &Environment) -> ExitCode {
     let sources = Sources { environment, flags: globals.into(), context, cacert };
     let done = match command {
         Command::Serve(command) => command.run(&sources),
-        Command::Demo => demo::run(&sources),
+        Command::Demo(demo) => demo.run(&sources),
         Command::Migrate(command) => command.run(&sources),
         Command::Backup(command) => command.run(&sources),
         Command::Restore(command) => command.run(&sources),

@@ -29,12 +29,12 @@ impl Serve {
                 return Err(Failure::Unhealthy);
             }
         }
-        serve(sources, false)
+        serve(sources, None)
     }
 }
 
 /// Runs the gateway until it is stopped.
-pub(super) fn serve(sources: &Sources<'_>, demo: bool) -> Result<(), Failure> {
+pub(super) fn serve(sources: &Sources<'_>, demo: Option<app::Demo>) -> Result<(), Failure> {
     let Loaded { settings, listing } = sources.load(Purpose::Serve)?;
     let filter = telemetry::init(&settings.log)?;
     let (environment, flags) = (sources.environment.clone(), sources.flags.clone());

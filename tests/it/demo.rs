@@ -12,7 +12,7 @@ use crate::support::app::resource;
 use crate::support::cluster::database;
 use crate::support::http::Client;
 use crate::support::process::Site;
-use crate::support::wait::eventually_some;
+use crate::support::wait::{eventually, eventually_some};
 
 /// The demo agent's manifest.
 fn manifest() -> Value {
@@ -147,6 +147,39 @@ async fn demo_key_and_changes_survive_restart() {
     assert_eq!(paste(&site, &printed[1]).await["result"]["contents"][0]["text"], "changed");
     assert_eq!(paste(&site, &printed[4]).await["result"]["content"][0]["text"], "changed");
     assert_eq!(without_times(paste(&site, &printed[3]).await), expected[3]);
+    assert_eq!(second.stop().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn demo_mounts_the_documentation_of_the_project() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/docs");
+    assert!(include_str!("../../Makefile").contains("/debug/waggle\" demo --docs docs\n"));
+    let site = Site::new();
+    let first = site.start_with("demo", &["--docs", docs]).await;
+    let printed = commands(&site, 6).await;
+    assert_eq!(normalized(&printed[5]), FORM);
+    let text = include_str!("../../docs/concepts.md");
+    let content = json!({"uri": "docs:///concepts.md", "mimeType": "text/markdown", "text": text});
+    let expected = json!({"jsonrpc": "2.0", "id": 1, "result": {"contents": [content]}});
+    assert_eq!(paste(&site, &printed[5]).await, expected);
+    let is_listed = async || {
+        let listed = post(&site.http, &printed[0]).await;
+        let uris = listed["result"]["resources"].as_array().unwrap().iter().map(|listed| &listed["uri"]);
+        uris.filter(|uri| **uri == "docs:///concepts.md" || **uri == "docs:///adr/README.md").count() == 2
+    };
+    eventually("the pages are listed", is_listed).await;
+    let [mount, connection] =
+        ["/agents/research/mounts/docs", "/connections/demo-docs"].map(|path| site.admin("GET", path, None));
+    let (mount, connection) = tokio::join!(mount, connection);
+    assert_eq!(mount.json()["include"], json!(["**/*.md"]));
+    assert_eq!(connection.json()["tenants"], json!(["demo"]));
+    assert_eq!(first.stop().await.code(), Some(0));
+
+    // Started without them, it does without them, and says so.
+    let second = site.start("demo").await;
+    let all = commands(&site, 11).await;
+    assert_eq!(all[6..], printed[..5]);
+    assert!(site.printed("stderr").contains("the demo agent has no documentation"));
     assert_eq!(second.stop().await.code(), Some(0));
 }
 
