@@ -78,6 +78,11 @@ pub(crate) enum Error {
     SourcesTooSlow { ratio: f64, wanted: f64 },
     #[error("a read with traces costs {ratio:.3} times one without; {wanted} wanted")]
     TracesTooSlow { ratio: f64, wanted: f64 },
+    #[error(
+        "a mount was listed after more than {listed:?}, a changed file was notified after more than {notified:?}, or a \
+         list page costs more than {ratio} times one of inline resources"
+    )]
+    MountsTooSlow { listed: Duration, notified: Duration, ratio: f64 },
     #[error("{0} events of the audit log were lost")]
     EventsLost(u64),
     #[error("interrupted; the servers have been stopped")]

@@ -206,7 +206,7 @@ async fn cold(site: &mut Site, group: &Group, numbers: std::ops::Range<usize>) -
 async fn lists(site: &mut Site, [small, large]: [&Group; 2], options: &Growth) -> Result<String, Error> {
     let port = site.start(&[]).await?;
     let last = options.large.div_ceil(PAGE);
-    let cursor = cursor_of(large, last, port).await?;
+    let cursor = cursors(large, last, port).await?.pop().unwrap_or_default();
     let page = |group: &Group, params: Value| Requests {
         case: "resources/list",
         bytes: [list(group, params, port)].into_iter().collect(),
@@ -237,28 +237,30 @@ async fn lists(site: &mut Site, [small, large]: [&Group; 2], options: &Growth) -
     ))
 }
 
-fn list(group: &Group, params: Value, port: u16) -> Vec<u8> {
+/// The request for a page of the resources of a group's first agent.
+pub(crate) fn list(group: &Group, params: Value, port: u16) -> Vec<u8> {
     let call = Call { agent: &group.agent(0), method: "resources/list", mcp_name: None };
     call.request(params, Era::Modern, port, &group.key(0))
 }
 
 /// The parameters of the page that a cursor leads to.
-fn after(cursor: &Value) -> Value {
+pub(crate) fn after(cursor: &Value) -> Value {
     if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) }
 }
 
-/// The cursor that leads to a page, read page by page; `null` for the first.
-async fn cursor_of(group: &Group, page: usize, port: u16) -> Result<Value, Error> {
+/// The cursors that lead to this many pages, read page by page; `null` leads to the first.
+pub(crate) async fn cursors(group: &Group, pages: usize, port: u16) -> Result<Vec<Value>, Error> {
     let mut connection = Connection::open(port).await?;
-    let mut cursor = Value::Null;
-    for _ in 1..page {
-        let answer = connection.exchange(&list(group, after(&cursor), port)).await?;
+    let mut cursors = vec![Value::Null];
+    while let Some(cursor) = cursors.last().filter(|_| cursors.len() < pages) {
+        let answer = connection.exchange(&list(group, after(cursor), port)).await?;
         let message: Value = serde_json::from_slice(answer.body).unwrap_or_default();
-        cursor = message["result"]["nextCursor"].clone();
-        if !cursor.is_string() {
+        let next = message["result"]["nextCursor"].clone();
+        if !next.is_string() {
             let (expected, body) = ("a further page", excerpt(answer.body));
             return Err(Error::Unexpected { server: "waggle", case: "resources/list", expected, body });
         }
+        cursors.push(next);
     }
-    Ok(cursor)
+    Ok(cursors)
 }

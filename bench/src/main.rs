@@ -28,6 +28,7 @@ mod limit;
 mod load;
 mod memory;
 mod metrics;
+mod mounts;
 mod open_loop;
 mod options;
 mod pgbench;
@@ -69,6 +70,7 @@ use crate::caches::Caches;
 use crate::error::Error;
 use crate::first_use::FirstUse;
 use crate::growth::Growth;
+use crate::mounts::Mounts;
 use crate::options::Options;
 use crate::replicas::Replicas;
 use crate::rolling_restart::RollingRestart;
@@ -131,6 +133,8 @@ enum Server {
     Sources(Sources),
     /// Compare a read with traces with one without; fail if it costs more than wanted
     Traces(Traces),
+    /// Mount many files: the time until all are listed, memory, notifications and list pages; fail if slower than wanted
+    Mounts(Mounts),
     /// Serve the same resources with the official SDK on 127.0.0.1
     #[command(name = "serve-rmcp")]
     Rmcp {
@@ -184,6 +188,7 @@ async fn act(cli: Cli) -> Result<(), Error> {
         Some(Server::Search(options)) => search::run(&options).await,
         Some(Server::Sources(options)) => sources::run(&options).await,
         Some(Server::Traces(options)) => traces::run(&options).await,
+        Some(Server::Mounts(options)) => mounts::run(&options).await,
         Some(Server::AuditLog(options)) => audit_log::run(&options).await,
         None => {
             let found = run::run(&cli.options).await?;

@@ -222,9 +222,21 @@ impl Admin {
     /// # Errors
     /// If it is no success.
     pub(crate) async fn call(&mut self, method: &str, path: &str, body: &Value) -> Result<Value, Error> {
+        self.send(method, path, Some(body)).await
+    }
+
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Value, Error> {
+        self.send("GET", path, None).await
+    }
+
+    async fn send(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, Error> {
         let target = format!("/admin/v1{path}");
         let headers = [("Accept", "application/json"), ("Authorization", self.authorization.as_str())];
-        let request = http::request(method, &target, self.port, &headers, Some(body));
+        let request = http::request(method, &target, self.port, &headers, body);
         let late = Error::TimedOut { server: "waggle", seconds: CALL.as_secs() };
         let answer = timeout(CALL, self.connection.exchange(&request)).await.map_err(|_| late)??;
         if !(200..300).contains(&answer.status) {
