@@ -22,19 +22,39 @@ use crate::http::intake::SharedContext;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::hook::Hook;
-use crate::model::ids::{AgentRef, HookId, ResourceUri};
+use crate::model::hook::{Hook, HookSubject};
+use crate::model::ids::{AgentRef, HookId, ResourceUri, Slug};
 
 /// The maximum size of a request to a hook.
 const MOST_BYTES: usize = 64 << 10;
 
-/// A new hook.
+/// A new hook: of resources, or of a mount.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct NewHook {
     /// The URIs of the resources that count as changed by a request to the hook.
     #[schema(min_items = 1, max_items = 100)]
-    uris: Vec<String>,
+    uris: Option<Vec<String>>,
+    /// The name of the mount that a request to the hook scans at once, in place of `uris`.
+    mount: Option<String>,
+}
+
+impl NewHook {
+    fn check(self) -> Result<HookSubject, Fault> {
+        let parse = |(at, uri): (usize, &String)| {
+            ResourceUri::parse(uri).map_err(|error| Fault::invalid_params(format!("uris[{at}] {error}")))
+        };
+        match (self.uris, self.mount) {
+            (Some(uris), None) => {
+                Ok(HookSubject::Resources(uris.iter().enumerate().map(parse).collect::<Result<_, _>>()?))
+            }
+            (None, Some(name)) => {
+                let name = Slug::parse(&name);
+                Ok(HookSubject::Mount(name.map_err(|error| Fault::invalid_params(format!("mount {error}")))?))
+            }
+            _ => Err(Fault::invalid_params("expected one of uris and mount")),
+        }
+    }
 }
 
 /// A hook.
@@ -45,15 +65,24 @@ pub(super) struct HookView {
     #[schema(value_type = Uuid)]
     id: HookId,
     /// The URIs of the resources that count as changed.
-    #[schema(value_type = Vec<String>)]
-    uris: Vec<ResourceUri>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    uris: Option<Vec<ResourceUri>>,
+    /// The name of the mount that is scanned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    mount: Option<Slug>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
 }
 
 impl From<Hook> for HookView {
     fn from(hook: Hook) -> Self {
-        Self { id: hook.uid, uris: hook.uris, created_at: hook.created_at }
+        let (uris, mount) = match hook.subject {
+            HookSubject::Resources(uris) => (Some(uris), None),
+            HookSubject::Mount(name) => (None, Some(name)),
+        };
+        Self { id: hook.uid, uris, mount, created_at: hook.created_at }
     }
 }
 
@@ -83,12 +112,9 @@ pub(super) async fn create(
     Input(new): Input<NewHook>,
 ) -> Answer<impl IntoResponse> {
     let agent = call.agent().await?;
-    let parse = |(at, uri): (usize, &String)| {
-        ResourceUri::parse(uri).map_err(|error| Fault::invalid_params(format!("uris[{at}] {error}")))
-    };
-    let uris = new.uris.iter().enumerate().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let subject = new.check()?;
     let (status, audited) = call.authority.answers(StatusCode::CREATED);
-    let (hook, secret) = call.app.connections.create_hook(AgentRef::from(&agent), uris, audited).await?;
+    let (hook, secret) = call.app.connections.create_hook(AgentRef::from(&agent), subject, audited).await?;
     Ok((status, Json(CreatedHook { hook: hook.into(), secret })))
 }
 

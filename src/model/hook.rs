@@ -5,7 +5,34 @@ use time::OffsetDateTime;
 use super::audit::chain::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::connection::Sealed;
-use super::ids::{AgentRef, HookId, ResourceUri};
+use super::ids::{AgentRef, HookId, ResourceUri, Slug};
+
+/// What a request to a hook is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookSubject {
+    /// The resources that count as changed.
+    Resources(Vec<ResourceUri>),
+    /// The mount that is scanned, by its name.
+    Mount(Slug),
+}
+
+impl HookSubject {
+    /// The URIs of the resources; none of a mount.
+    pub fn uris(&self) -> &[ResourceUri] {
+        match self {
+            Self::Resources(uris) => uris,
+            Self::Mount(_) => &[],
+        }
+    }
+
+    /// The name of the mount.
+    pub fn mount(&self) -> Option<&Slug> {
+        match self {
+            Self::Resources(_) => None,
+            Self::Mount(name) => Some(name),
+        }
+    }
+}
 
 /// A webhook of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +41,8 @@ pub struct Hook {
     pub uid: HookId,
     /// The agent.
     pub agent: AgentRef,
-    /// The resources that count as changed.
-    pub uris: Vec<ResourceUri>,
+    /// What a request to it is about.
+    pub subject: HookSubject,
     /// The secret that requests are signed with.
     pub sealed: Sealed,
     /// When it was created.
@@ -24,6 +51,7 @@ pub struct Hook {
 
 impl Fingerprint for Hook {
     fn fingerprint(&self) -> Digest {
-        Parts::default().part(self.uid.0).part(self.agent.uid.0).json(&self.uris).digest()
+        let known = Parts::default().part(self.uid.0).part(self.agent.uid.0).json(&self.subject.uris());
+        known.unless_default(&self.subject.mount()).digest()
     }
 }

@@ -160,12 +160,16 @@ kinds! {
     MountDefined = "mount_defined",
     /// Agent scope: what is below the URI of a mount may be served by something else. Subject: the URI.
     MountServed = "mount_served",
+    /// Agent scope: files of a mount were listed for the first time. Subject: the name of the mount.
+    MountListed = "mount_listed",
     /// Agent scope: a file of a mount appeared. Subject: the name of the mount, a space, and the URI of the file.
     EntryAdded = "entry_added",
     /// Agent scope: a file of a mount vanished. Subject: as of one that appeared.
     EntryRemoved = "entry_removed",
     /// Agent scope: a file of a mount changed. Subject: as of one that appeared.
     EntryChanged = "entry_changed",
+    /// Agent scope: a scan of a mount was requested. Subject: its name.
+    MountRequested = "mount_requested",
     /// Connections scope: a connection was created, changed or deleted. Subject: the connection's UUID.
     Connection = "connection",
     /// Connections scope: the secrets of a connection were encrypted under another key and are the same. Subject: the
@@ -218,9 +222,9 @@ impl ChangeKind {
         matches!(self, Self::MountAdded | Self::MountRemoved | Self::MountDefined)
     }
 
-    /// Whether a file of a mount was changed.
+    /// Whether files of a mount were changed.
     pub fn is_of_entry(self) -> bool {
-        matches!(self, Self::EntryAdded | Self::EntryRemoved | Self::EntryChanged)
+        matches!(self, Self::MountListed | Self::EntryAdded | Self::EntryRemoved | Self::EntryChanged)
     }
 
     /// Whether the list of resources changed, which shows sizes and times, each `SKILL.md` and the files of mounts.

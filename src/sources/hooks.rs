@@ -16,8 +16,9 @@ use crate::model::audit::fingerprint::difference;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
 use crate::model::fault::{Fault, shortened};
-use crate::model::hook::Hook;
-use crate::model::ids::{AgentRef, HookId, ResourceUri};
+use crate::model::hook::{Hook, HookSubject};
+use crate::model::ids::{AgentRef, HookId};
+use crate::model::label::Labels;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Write, WriteSummary};
 
@@ -36,21 +37,23 @@ impl Connections {
     /// Creates a hook of an agent; returns it with its secret, which is not shown again.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] for resources that do not exist, and without a key to encrypt the secret.
+    /// [`Fault::InvalidParams`] for resources and mounts that do not exist, and without a key to encrypt the secret.
     pub async fn create_hook(
         self: &Arc<Self>,
         agent: AgentRef,
-        uris: Vec<ResourceUri>,
+        subject: HookSubject,
         audited: AuditedWrite,
     ) -> Result<(Hook, String), Fault> {
-        if uris.is_empty() || uris.len() > MOST_URIS {
+        if let HookSubject::Resources(uris) = &subject
+            && !(1..=MOST_URIS).contains(&uris.len())
+        {
             return Err(Fault::invalid_params(format!("uris must be a list of 1 to {MOST_URIS} resources")));
         }
         let this = Arc::clone(self);
         let scope = Scope::from(agent.tenant);
         self.writer
             .detached(async move {
-                let work = async |write: &mut Write| this.insert_hook(write, agent, uris).await;
+                let work = async |write: &mut Write| this.insert_hook(write, agent, subject).await;
                 this.writer.transact(scope, &audited, work).await
             })
             .await
@@ -60,7 +63,7 @@ impl Connections {
         &self,
         write: &mut Write,
         agent: AgentRef,
-        uris: Vec<ResourceUri>,
+        subject: HookSubject,
     ) -> Result<(Hook, String), Fault> {
         // Secrets are not encrypted under another key meanwhile.
         write.lock_connections().await?;
@@ -70,19 +73,13 @@ impl Connections {
                 "an agent has at most {MOST_HOOKS} hooks; delete one"
             )));
         }
-        let unregistered = write.unregistered(agent, &uris).await?;
-        let served = served(write, agent, &unregistered).await?;
-        if let Some((unknown, _)) = unregistered.iter().zip(&served).find(|(_, audience)| audience.is_none())
-        {
-            let unknown = shortened(unknown);
-            return Err(Fault::invalid_params(format!("uris: no such resource: {unknown}")));
-        }
+        check_subject(write, agent, &subject).await?;
         let keys = self.keys.read().await?;
         let mut secret = [0; SECRET_BYTES];
         self.sources.random.fill(&mut secret)?;
         let uid = HookId(self.sources.uid()?);
         let sealed = keys.seal(uid.0, SECRET, &secret, self.sources.random.as_ref())?;
-        let hook = Hook { uid, agent, uris, sealed, created_at: self.sources.clock.now() };
+        let hook = Hook { uid, agent, subject, sealed, created_at: self.sources.clock.now() };
         write.put_hook(&hook).await?;
         write.change(Scope::from(agent.tenant), ChangeKind::Hook, uid.to_string());
         write.set_summary(summary(&hook, revision, None, Some(&hook)));
@@ -126,7 +123,7 @@ impl Connections {
             .await
     }
 
-    /// Receives a request to a hook: what the hook names counts as changed, once for each message.
+    /// Receives a request to a hook: what the hook names counts as changed, or is scanned, once for each message.
     ///
     /// # Errors
     /// [`Fault::Unauthenticated`] for an unknown hook and for a signature that does not hold.
@@ -163,14 +160,23 @@ impl Connections {
         if !write.count_message(hook.uid, message, now, now - REMEMBERED).await? {
             return Ok(());
         }
-        let unregistered = write.unregistered(hook.agent, &hook.uris).await?;
-        let served = served(write, hook.agent, &unregistered).await?;
-        for (uri, labels) in write.touch_resources(hook.agent, &hook.uris, revision, now).await? {
-            write.change_for(Audience::of(&labels), scope, ChangeKind::ResourceTouched, uri);
-        }
-        for (uri, audience) in unregistered.into_iter().zip(served) {
-            if let Some(audience) = audience {
-                write.change_for(audience, scope, ChangeKind::ResourceTouched, uri);
+        match &hook.subject {
+            HookSubject::Resources(uris) => {
+                let unregistered = write.unregistered(hook.agent, uris).await?;
+                let served = served(write, hook.agent, &unregistered).await?;
+                for (uri, labels) in write.touch_resources(hook.agent, uris, revision, now).await? {
+                    write.change_for(Audience::of(&labels), scope, ChangeKind::ResourceTouched, uri);
+                }
+                for (uri, audience) in unregistered.into_iter().zip(served) {
+                    if let Some(audience) = audience {
+                        write.change_for(audience, scope, ChangeKind::ResourceTouched, uri);
+                    }
+                }
+            }
+            HookSubject::Mount(name) => {
+                if write.request_scan(hook.agent, name, revision).await? {
+                    write.change(scope, ChangeKind::MountRequested, name.as_str());
+                }
             }
         }
         write.set_summary(summary(hook, revision, Some(hook), Some(hook)));
@@ -206,23 +212,48 @@ impl Connections {
     }
 }
 
-/// The callers to whom templates of an agent serve each of these URIs, if any does.
+/// Checks that an agent has what a hook names.
+async fn check_subject(write: &mut Write, agent: AgentRef, subject: &HookSubject) -> Result<(), Fault> {
+    match subject {
+        HookSubject::Resources(uris) => {
+            let unregistered = write.unregistered(agent, uris).await?;
+            let served = served(write, agent, &unregistered).await?;
+            let mut unknown = unregistered.iter().zip(&served).filter(|(_, audience)| audience.is_none());
+            unknown.next().map_or(Ok(()), |(unknown, _)| {
+                Err(Fault::invalid_params(format!("uris: no such resource: {}", shortened(unknown))))
+            })
+        }
+        HookSubject::Mount(name) => {
+            let is_known = write.mounts(agent).await?.iter().any(|mount| mount.name == *name);
+            let unknown = || Err(Fault::invalid_params(format!("mount: no such mount: {name}")));
+            if is_known { Ok(()) } else { unknown() }
+        }
+    }
+}
+
+/// The callers to whom mounts and templates of an agent serve each of these URIs, if any does.
 async fn served(write: &mut Write, agent: AgentRef, uris: &[String]) -> Result<Vec<Option<Audience>>, Fault> {
     let mut served = vec![None; uris.len()];
     if uris.is_empty() {
         return Ok(served);
+    }
+    let mut serve = |labels: &Labels, serves: &dyn Fn(&str) -> bool| {
+        for (uri, audience) in uris.iter().zip(&mut served) {
+            if serves(uri) {
+                let also = Audience::of(labels);
+                *audience = Some(audience.take().map_or(also.clone(), |known| known.or(also)));
+            }
+        }
+    };
+    for mount in write.mounts(agent).await? {
+        serve(&mount.labels, &|uri| mount.path_of(uri).is_some());
     }
     for (number, (template, labels)) in write.labelled_templates(agent).await?.into_iter().enumerate() {
         if number % YIELD_EVERY == YIELD_EVERY - 1 {
             tokio::task::yield_now().await;
         }
         let Ok(template) = UriTemplate::parse(&template) else { continue };
-        for (uri, audience) in uris.iter().zip(&mut served) {
-            if template.matches(uri).is_some() {
-                let also = Audience::of(&labels);
-                *audience = Some(audience.take().map_or(also.clone(), |known| known.or(also)));
-            }
-        }
+        serve(&labels, &|uri| template.matches(uri).is_some());
     }
     Ok(served)
 }

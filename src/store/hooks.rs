@@ -6,8 +6,8 @@ use uuid::Uuid;
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::connection::Sealed;
-use crate::model::hook::Hook;
-use crate::model::ids::{AgentId, AgentRef, HookId, ResourceUri, TenantId};
+use crate::model::hook::{Hook, HookSubject};
+use crate::model::ids::{AgentId, AgentRef, HookId, ResourceUri, Slug, TenantId};
 use crate::model::label::Labels;
 use crate::model::scope::Revision;
 
@@ -16,6 +16,7 @@ struct Row {
     tenant: Uuid,
     agent: Uuid,
     uris: Vec<String>,
+    mount: Option<String>,
     key_id: String,
     sealed: Vec<u8>,
     created_at: OffsetDateTime,
@@ -25,11 +26,16 @@ impl TryFrom<Row> for Hook {
     type Error = StoreError;
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
-        let uri = |uri: &String| ResourceUri::parse(uri).map_err(|_| StoreError::Unreadable("hook"));
+        let unreadable = || StoreError::Unreadable("hook");
+        let uri = |uri: &String| ResourceUri::parse(uri).map_err(|_| unreadable());
+        let subject = match row.mount {
+            Some(name) => HookSubject::Mount(Slug::parse(&name).map_err(|_| unreadable())?),
+            None => HookSubject::Resources(row.uris.iter().map(uri).collect::<Result<_, _>>()?),
+        };
         Ok(Self {
             uid: HookId(row.uid),
             agent: AgentRef { tenant: TenantId(row.tenant), uid: AgentId(row.agent) },
-            uris: row.uris.iter().map(uri).collect::<Result<_, _>>()?,
+            subject,
             sealed: Sealed { key: row.key_id, bytes: row.sealed },
             created_at: row.created_at,
         })
@@ -42,7 +48,7 @@ impl Store {
         let row = self
             .read(async |connection| {
                 sqlx::query!(
-                    "select h.uid, h.tenant, h.agent, h.uris, h.key_id, h.sealed, h.created_at, a.slug from hooks h \
+                    "select h.uid, h.tenant, h.agent, h.uris, h.mount, h.key_id, h.sealed, h.created_at, a.slug from hooks h \
                      join agents a on a.tenant = h.tenant and a.uid = h.agent \
                      where h.uid = $1 and a.deleted_at is null",
                     uid.0
@@ -52,9 +58,10 @@ impl Store {
             })
             .await?;
         let hook = row.map(|row| {
-            let (uid, tenant, agent, uris) = (row.uid, row.tenant, row.agent, row.uris);
+            let (uid, tenant, agent) = (row.uid, row.tenant, row.agent);
+            let (uris, mount) = (row.uris, row.mount);
             let (key_id, sealed, created_at) = (row.key_id, row.sealed, row.created_at);
-            let row = (Row { uid, tenant, agent, uris, key_id, sealed, created_at }, row.slug);
+            let row = (Row { uid, tenant, agent, uris, mount, key_id, sealed, created_at }, row.slug);
             Ok((Hook::try_from(row.0)?, row.1))
         });
         hook.transpose()
@@ -66,7 +73,7 @@ impl Store {
             .read(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    "select uid, tenant, agent, uris, key_id, sealed, created_at from hooks \
+                    "select uid, tenant, agent, uris, mount, key_id, sealed, created_at from hooks \
                      where tenant = $1 and agent = $2 and uid > $3 order by uid limit $4",
                     agent.tenant.0,
                     agent.uid.0,
@@ -126,15 +133,16 @@ impl Write {
 
     /// Inserts a hook, or replaces its encrypted secret.
     pub async fn put_hook(&mut self, hook: &Hook) -> Result<(), StoreError> {
-        let uris: Vec<_> = hook.uris.iter().map(ToString::to_string).collect();
+        let uris: Vec<_> = hook.subject.uris().iter().map(ToString::to_string).collect();
         sqlx::query!(
-            "insert into hooks (uid, tenant, agent, uris, key_id, sealed, created_at) \
-             values ($1, $2, $3, $4, $5, $6, $7) \
+            "insert into hooks (uid, tenant, agent, uris, mount, key_id, sealed, created_at) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8) \
              on conflict (uid) do update set key_id = excluded.key_id, sealed = excluded.sealed",
             hook.uid.0,
             hook.agent.tenant.0,
             hook.agent.uid.0,
             &uris,
+            hook.subject.mount().map(Slug::as_str),
             hook.sealed.key,
             hook.sealed.bytes,
             hook.created_at,
@@ -159,7 +167,7 @@ impl Write {
     ) -> Result<Vec<Hook>, StoreError> {
         let rows = sqlx::query_as!(
             Row,
-            "select uid, tenant, agent, uris, key_id, sealed, created_at from hooks \
+            "select uid, tenant, agent, uris, mount, key_id, sealed, created_at from hooks \
              where key_id <> $1 and uid > $2 order by uid limit $3",
             key,
             after,

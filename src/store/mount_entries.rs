@@ -31,16 +31,18 @@ struct MountRow {
     name: String,
     tree: i64,
     connection: Uuid,
+    requested: i64,
 }
 
 impl Store {
-    /// The mounts of all agents, those of each connection together, at most `limit`.
-    pub async fn scanned_mounts(&self, limit: i64) -> Result<Vec<ScannedMount>, StoreError> {
+    /// The mounts of all agents, those of each connection together, at most `limit`, each with the revision at which a scan
+    /// was last requested.
+    pub async fn scanned_mounts(&self, limit: i64) -> Result<Vec<(ScannedMount, Revision)>, StoreError> {
         let rows = self
             .read(async |connection| {
                 sqlx::query_as!(
                     MountRow,
-                    "select m.tenant, m.agent, m.name, m.tree, m.connection from mounts m
+                    "select m.tenant, m.agent, m.name, m.tree, m.connection, m.requested from mounts m
                     join agents a on a.tenant = m.tenant and a.uid = m.agent
                     where a.deleted_at is null order by m.connection, m.tree limit $1",
                     limit,
@@ -51,23 +53,25 @@ impl Store {
             .await?;
         let mount = |row: MountRow| {
             let name = Slug::parse(&row.name).map_err(|_| StoreError::Unreadable("mount"))?;
-            Ok(ScannedMount {
+            let mount = ScannedMount {
                 agent: AgentRef { tenant: TenantId(row.tenant), uid: AgentId(row.agent) },
                 name,
                 tree: TreeId(row.tree),
                 connection: ConnectionId(row.connection),
-            })
+            };
+            Ok((mount, Revision(row.requested)))
         };
         rows.into_iter().map(mount).collect()
     }
 
-    /// The revision that last changed what a mount lists, zero before the first scan; `None` if it lists something else.
-    pub async fn scanned(&self, mount: &ScannedMount) -> Result<Option<Revision>, StoreError> {
+    /// The revision that last changed what a mount lists, zero before the first scan, and whether a scan has ended; `None` if
+    /// it lists something else.
+    pub async fn scanned(&self, mount: &ScannedMount) -> Result<Option<(Revision, bool)>, StoreError> {
         let ScannedMount { agent, name, tree, .. } = mount;
-        let scanned = self
+        let row = self
             .read(async |connection| {
-                sqlx::query_scalar!(
-                    "select scanned from mounts where tenant = $1 and agent = $2 and name = $3 and tree = $4",
+                sqlx::query!(
+                    r#"select scanned, state in ('ready', 'degraded') as "is_listed!" from mounts where tenant = $1 and agent = $2 and name = $3 and tree = $4"#,
                     agent.tenant.0,
                     agent.uid.0,
                     name.as_str(),
@@ -77,7 +81,35 @@ impl Store {
                 .await
             })
             .await?;
-        Ok(scanned.map(Revision))
+        Ok(row.map(|row| (Revision(row.scanned), row.is_listed)))
+    }
+
+    /// Records that a scan of a mount failed, unless it lists something else meanwhile: it is degraded if it was listed
+    /// before.
+    pub async fn record_failed_scan(
+        &self,
+        mount: &ScannedMount,
+        reason: &str,
+        now: OffsetDateTime,
+    ) -> Result<(), StoreError> {
+        let ScannedMount { agent, name, tree, .. } = mount;
+        self.run(async |connection| {
+            sqlx::query!(
+                "update mounts set checked_at = $5, reason = $6,
+                state = case when scanned > 0 or state in ('ready', 'degraded') then 'degraded' else 'failed' end
+                where tenant = $1 and agent = $2 and name = $3 and tree = $4",
+                agent.tenant.0,
+                agent.uid.0,
+                name.as_str(),
+                tree.0,
+                now,
+                reason,
+            )
+            .execute(connection)
+            .await
+        })
+        .await?;
+        Ok(())
     }
 
     /// Records how scans of a mount go, unless it lists something else meanwhile.
@@ -105,6 +137,25 @@ impl Store {
 }
 
 impl Write {
+    /// Requests a scan of a mount; returns whether the agent has it.
+    pub async fn request_scan(
+        &mut self,
+        agent: AgentRef,
+        name: &Slug,
+        revision: Revision,
+    ) -> Result<bool, StoreError> {
+        let done = sqlx::query!(
+            "update mounts set requested = $4 where tenant = $1 and agent = $2 and name = $3",
+            agent.tenant.0,
+            agent.uid.0,
+            name.as_str(),
+            revision.0,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(done.rows_affected() > 0)
+    }
+
     /// Sets the revision that last changed what a mount lists. Returns its labels; `None` if another write did so since
     /// `known`, or the mount lists something else.
     pub async fn claim_scan(

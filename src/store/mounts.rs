@@ -236,6 +236,11 @@ impl Table for Mount {
 }
 
 impl Write {
+    /// The mounts of an agent.
+    pub async fn mounts(&mut self, agent: AgentRef) -> Result<Vec<Mount>, StoreError> {
+        Mount::read(self.connection(), agent, None, std::future::ready(())).await
+    }
+
     /// Number of mounts of an agent.
     pub async fn count_mounts(&mut self, agent: AgentRef) -> Result<i64, StoreError> {
         Ok(sqlx::query_scalar!(

@@ -3,13 +3,17 @@
 mod admin;
 mod changes;
 mod files;
+mod hooks;
+mod kinds;
+mod takeover;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::app::{Builder, Replica};
+use crate::connections::Keys;
+use crate::support::app::Replica;
 use crate::support::cluster::{Database, database};
 use crate::support::wait::eventually;
 
@@ -17,6 +21,7 @@ use crate::support::wait::eventually;
 struct Site {
     database: Database,
     folder: TempDir,
+    keys: Keys,
     replica: Replica,
     key: String,
 }
@@ -27,20 +32,26 @@ impl Site {
     }
 
     async fn with(settings: &[(&str, &str)]) -> Self {
-        let (database, folder) = (database().await, tempfile::tempdir().unwrap());
-        let replica = start(&database, folder.path(), settings).await;
+        let (database, folder, keys) = (database().await, tempfile::tempdir().unwrap(), Keys::new());
+        let replica = start(&database, folder.path(), &keys, settings).await;
         let key = replica.acme("notes").await;
-        let site = Self { database, folder, replica, key };
-        let settings = json!({"root": site.root()});
-        let new = json!({"id": "docs", "kind": "file", "tenants": ["acme"], "settings": settings});
-        let made = site.replica.admin("POST", "/connections", Some(new)).await;
-        assert_eq!(made.status, 201, "{}", made.text());
+        let site = Self { database, folder, keys, replica, key };
+        site.connect("docs", "file", (json!({"root": site.root()}), json!({})), 30_000).await;
         site
+    }
+
+    /// Creates a connection with these settings and secrets, which is polled so often.
+    async fn connect(&self, id: &str, kind: &str, (settings, secrets): (Value, Value), poll_ms: u32) {
+        let limits = json!({"pollMs": poll_ms});
+        let new = json!({"id": id, "kind": kind, "tenants": ["acme"], "settings": settings, "secrets": secrets,
+            "limits": limits});
+        let made = self.replica.admin("POST", "/connections", Some(new)).await;
+        assert_eq!(made.status, 201, "{}", made.text());
     }
 
     /// Another replica.
     async fn other(&self) -> Replica {
-        start(&self.database, self.folder.path(), &[]).await
+        start(&self.database, self.folder.path(), &self.keys, &[]).await
     }
 
     fn root(&self) -> PathBuf {
@@ -93,9 +104,9 @@ impl Site {
     }
 }
 
-async fn start(database: &Database, folder: &Path, settings: &[(&str, &str)]) -> Replica {
+async fn start(database: &Database, folder: &Path, keys: &Keys, settings: &[(&str, &str)]) -> Replica {
     let root = folder.canonicalize().unwrap();
-    let builder = Builder::new(database).set("WAGGLE_SOURCES__FILE_ROOTS", root.display());
+    let builder = keys.replica(database).set("WAGGLE_SOURCES__FILE_ROOTS", root.display());
     settings.iter().fold(builder, |builder, (name, value)| builder.set(name, value)).start().await
 }
 

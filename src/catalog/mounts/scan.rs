@@ -1,8 +1,9 @@
 //! Scans of mounts: what a source lists is compared with what is recorded, and each difference is a change of the agent.
 //!
-//! Differences are written in bounded transactions, each one revision, at most one a second for a mount. Each compares and
-//! sets the revision that last changed the mount's files and requires the lease of the connection, so that of two scans
-//! only one writes.
+//! Differences are written in bounded transactions, each one revision. Until everything was listed once, a revision is one
+//! change, and they follow each other; later each file is a change, and a mount has at most one revision a second. Each
+//! transaction compares and sets the revision that last changed the mount's files and requires the lease of the connection,
+//! so that of two scans only one writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use crate::store::write::Write;
 
 /// How long a scan may take.
 const SCAN_TIMEOUT: Duration = Duration::from_mins(5);
-/// The shortest time between two revisions of a mount.
+/// The shortest time between two revisions of a mount that was listed.
 const BETWEEN_REVISIONS: Duration = Duration::from_secs(1);
 /// The maximum number of files that one transaction changes.
 const MOST_CHANGED: usize = 20_000;
@@ -53,6 +54,17 @@ pub(super) struct Last {
     pub(super) at: Option<Instant>,
     /// The revision that last changed what is listed, if it is known.
     revision: Option<Revision>,
+}
+
+/// What is listed of a mount.
+#[derive(Debug, Clone, Copy)]
+struct Listed {
+    /// The revision that last changed it.
+    revision: Revision,
+    /// The number of files.
+    count: usize,
+    /// Whether a scan has listed everything.
+    is_whole: bool,
 }
 
 /// How a scan ended.
@@ -83,10 +95,10 @@ impl Scan {
         let AgentRef { tenant, uid } = mount.agent;
         let admitted = catalog.fetcher.admit_scan(tenant, mount.connection).await?;
         let scanned = match last.revision.take() {
-            Some(revision) => Some(revision),
+            Some(revision) => Some((revision, true)),
             None => catalog.store.scanned(mount).await?,
         };
-        let Some(scanned_at) = scanned else { return Ok(Ended::Gone) };
+        let Some((scanned_at, was_listed)) = scanned else { return Ok(Ended::Gone) };
         let snapshot = catalog.snapshot_of(Payer::Tenant(tenant), tenant, uid).await?;
         // With everything that was written before.
         if snapshot.revision < scanned_at {
@@ -107,8 +119,8 @@ impl Scan {
         let (connection, (found, is_complete)) = match scanned {
             Ok(scanned) => scanned,
             Err(error) => {
-                let is_first = scanned_at == Revision(0);
-                self.record_failure(&known, &view, is_first, error).await?;
+                let now = catalog.sources.clock.now();
+                catalog.store.record_failed_scan(mount, reason(error), now).await?;
                 return Ok(Ended::Failed);
             }
         };
@@ -123,7 +135,8 @@ impl Scan {
         if !is_all && after > catalog.limits.mount_entries {
             return Ok(Ended::Incomplete);
         }
-        let Some(scanned_at) = self.write(&known, (scanned_at, count), changed, last).await? else {
+        let known_at = Listed { revision: scanned_at, count, is_whole: was_listed };
+        let Some(scanned_at) = self.write(&known, known_at, changed, last).await? else {
             return Ok(Ended::Gone);
         };
         last.revision = Some(scanned_at);
@@ -178,43 +191,43 @@ impl Scan {
         Ok((found, is_complete))
     }
 
-    /// Writes differences after a revision, at which so many files are listed. Returns the revision of the last of them;
-    /// `None` if the mount or the lease is gone, or another scan wrote.
+    /// Writes differences from what is listed. Returns the revision of the last of them; `None` if the mount or the lease is
+    /// gone, or another scan wrote.
     async fn write(
         &self,
         mount: &Mount,
-        (mut known, mut count): (Revision, usize),
+        mut listed: Listed,
         changed: Vec<Changed>,
         last_write: &mut Last,
     ) -> Result<Option<Revision>, Fault> {
-        let is_first = known == Revision(0);
         let batches: Vec<_> = changed.chunks(MOST_CHANGED).map(<[_]>::to_vec).collect();
         let last = batches.len().saturating_sub(1);
         for (number, batch) in batches.into_iter().enumerate() {
-            if let Some(at) = last_write.at {
+            if let Some(at) = last_write.at.filter(|_| listed.is_whole) {
                 sleep_until(at + BETWEEN_REVISIONS).await;
             }
             last_write.at = Some(Instant::now());
-            count += batch.len();
+            listed.count += batch.len();
             let (scan, uri) = (self.clone(), mount.uri.to_string());
-            let work = async move { scan.write_batch(&uri, known, &batch).await };
+            let work = async move { scan.write_batch(&uri, listed, &batch, number == last).await };
             match self.catalog.writer.detached(work).await? {
-                Some(revision) => known = revision,
+                Some(revision) => listed.revision = revision,
                 None => return Ok(None),
             }
-            if is_first && number < last {
-                self.record(MountState::Scanning, count, None).await?;
+            if !listed.is_whole && number < last {
+                self.record(MountState::Scanning, listed.count, None).await?;
             }
         }
-        Ok(Some(known))
+        Ok(Some(listed.revision))
     }
 
     /// The revision that was made.
     async fn write_batch(
         &self,
         uri: &str,
-        known: Revision,
+        listed: Listed,
         batch: &[Changed],
+        is_last: bool,
     ) -> Result<Option<Revision>, Fault> {
         let Self { catalog, mount, lease } = self;
         let (agent, scope) = (mount.agent, Scope::from(mount.agent.uid));
@@ -224,7 +237,9 @@ impl Scan {
             if !write.has_lease(lease).await? {
                 return Ok(None);
             }
-            let Some(labels) = write.claim_scan(mount, known, revision).await? else { return Ok(None) };
+            let Some(labels) = write.claim_scan(mount, listed.revision, revision).await? else {
+                return Ok(None);
+            };
             let audience = Audience::of(&labels);
             let (mut put, mut gone) = (Vec::new(), Vec::new());
             for change in batch {
@@ -242,8 +257,18 @@ impl Scan {
                         (ChangeKind::EntryRemoved, suffix)
                     }
                 };
-                let subject = format!("{} {uri}{suffix}", mount.name);
-                write.change_for(audience.clone(), scope, kind, subject);
+                // Those of the first scan are one change.
+                if listed.is_whole || kind != ChangeKind::EntryAdded {
+                    let subject = format!("{} {uri}{suffix}", mount.name);
+                    write.change_for(audience.clone(), scope, kind, subject);
+                }
+            }
+            if !listed.is_whole {
+                write.change_for(audience.clone(), scope, ChangeKind::MountListed, mount.name.as_str());
+                // For those who are subscribed to some of them.
+                if is_last {
+                    write.change_for(audience, scope, ChangeKind::MountServed, uri);
+                }
             }
             let path = |suffix: &String| file_tree::decode(suffix).unwrap_or_default();
             let put: Vec<_> = put.into_iter().map(|(suffix, entry)| (path(suffix), entry)).collect();
@@ -253,18 +278,6 @@ impl Scan {
             Ok(Some(revision))
         };
         catalog.writer.transact(scope, &AuditedWrite::UNAUDITED, work).await
-    }
-
-    async fn record_failure(
-        &self,
-        known: &Mount,
-        view: &View,
-        is_first: bool,
-        error: FetchError,
-    ) -> Result<(), Fault> {
-        let listed = view.listed(known);
-        let state = if is_first { MountState::Failed } else { MountState::Degraded };
-        self.record(state, listed, Some(reason(error))).await
     }
 
     async fn record(&self, state: MountState, entries: usize, reason: Option<&str>) -> Result<(), Fault> {

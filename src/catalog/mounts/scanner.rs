@@ -1,13 +1,14 @@
-//! Scans the mounts of the connections whose leases this replica holds: when notified by the source, and now and then.
+//! Scans the mounts of the connections whose leases this replica holds: when notified by the source, when a hook requests it,
+//! and now and then.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use content_source::{ChangeHint, Kind, Path};
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -18,6 +19,7 @@ use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::View;
 use crate::model::caller::Payer;
 use crate::model::mount::Mount;
+use crate::model::scope::Revision;
 use crate::sources::{Connection, Leases};
 use crate::store::leases::ConnectionLease;
 use crate::store::mount_entries::ScannedMount;
@@ -46,8 +48,15 @@ pub struct MountScanner {
     catalog: Arc<Catalog>,
     leases: Arc<Leases>,
     scans: Arc<Semaphore>,
-    /// The mounts that are followed, each until its guard is dropped.
-    followed: HashMap<(ScannedMount, ConnectionLease), DropGuard>,
+    followed: HashMap<(ScannedMount, ConnectionLease), Following>,
+}
+
+/// A task that follows a mount.
+struct Following {
+    /// The revision at which a scan was last requested.
+    requested: watch::Sender<Revision>,
+    /// Ends it.
+    _stop: DropGuard,
 }
 
 impl MountScanner {
@@ -80,7 +89,7 @@ impl MountScanner {
                     Ok(found) => (mounts, looked) = (found, Some((Instant::now(), raises))),
                     Err(error) => tracing::debug!(%error, "mounts not read"),
                 }
-                claim.set(mounts.iter().map(|mount| mount.connection).collect::<BTreeSet<_>>());
+                claim.set(mounts.iter().map(|(mount, _)| mount.connection).collect::<BTreeSet<_>>());
             }
             self.follow(&mounts, &mut tasks);
         }
@@ -89,19 +98,31 @@ impl MountScanner {
     }
 
     /// Follows these mounts as far as the leases of their connections are held, and no others.
-    fn follow(&mut self, mounts: &[ScannedMount], tasks: &mut JoinSet<()>) {
-        let with_lease =
-            mounts.iter().filter_map(|mount| Some((mount.clone(), self.leases.of(mount.connection)?)));
-        let mut wanted: HashSet<_> = with_lease.collect();
-        self.followed.retain(|followed, _| wanted.remove(followed));
-        for (mount, lease) in wanted {
+    fn follow(&mut self, mounts: &[(ScannedMount, Revision)], tasks: &mut JoinSet<()>) {
+        let with_lease = mounts.iter().filter_map(|(mount, requested)| {
+            Some(((mount.clone(), self.leases.of(mount.connection)?), *requested))
+        });
+        let mut wanted: HashMap<_, _> = with_lease.collect();
+        self.followed.retain(|followed, following| {
+            let wanted = wanted.remove(followed);
+            if let Some(requested) = wanted {
+                let replace = |before: &mut Revision| std::mem::replace(before, requested) != requested;
+                following.requested.send_if_modified(replace);
+            }
+            wanted.is_some()
+        });
+        for ((mount, lease), requested) in wanted {
             let stop = CancellationToken::new();
             let scan = Scan { catalog: Arc::clone(&self.catalog), mount: mount.clone(), lease };
-            let followed = Followed { scan, scans: Arc::clone(&self.scans), hints: None, seen: None };
+            let (sender, requested) = watch::channel(requested);
+            let scans = Arc::clone(&self.scans);
+            let followed =
+                Followed { scan, scans, hints: None, seen: None, requested, rests_until: Instant::now() };
             let task = Box::pin(followed.run());
             let until = stop.clone();
             tasks.spawn(async move { until.run_until_cancelled(task).await.unwrap_or_default() });
-            self.followed.insert((mount, lease), stop.drop_guard());
+            let following = Following { requested: sender, _stop: stop.drop_guard() };
+            self.followed.insert((mount, lease), following);
         }
     }
 }
@@ -113,10 +134,14 @@ struct Followed {
     hints: Option<BoxStream<'static, ChangeHint>>,
     /// The connection as it was scanned last.
     seen: Option<Arc<Connection>>,
+    /// Changes when a scan is requested.
+    requested: watch::Receiver<Revision>,
+    /// No requested scan begins before: it takes at most half of the time.
+    rests_until: Instant,
 }
 
 impl Followed {
-    /// Scans again and again, until the mount or the lease is gone.
+    /// Scans until the mount or the lease is gone.
     async fn run(mut self) {
         let (mut extent, mut last) = (Extent::All, Last::default());
         let (mut full, mut failures) = (Instant::now(), 0_u32);
@@ -130,7 +155,12 @@ impl Followed {
             }
             let is_all = extent == Extent::All;
             let Ok(permit) = Arc::clone(&self.scans).acquire_owned().await else { return };
+            if is_all {
+                self.requested.mark_unchanged();
+            }
+            let began = Instant::now();
             let ended = self.scan.run(&extent, &mut last).await;
+            self.rests_until = Instant::now() + began.elapsed();
             drop(permit);
             let mut next = Extent::nothing();
             match ended {
@@ -183,7 +213,7 @@ impl Followed {
         known.path
     }
 
-    /// Waits for notifications, another state of the connection, or the next scan of everything.
+    /// Waits for notifications, requests, another state of the connection, or the next scan of everything.
     async fn wait(&mut self, full: Instant, tree: &Path) -> Extent {
         let mut ticks = interval(RETRY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -208,6 +238,13 @@ impl Followed {
                     if !extent.is_empty() {
                         return extent;
                     }
+                }
+                changed = self.requested.changed() => {
+                    // Without a sender this task is about to end.
+                    if changed.is_ok() {
+                        sleep_until(self.rests_until).await;
+                    }
+                    return Extent::All;
                 }
                 _ = ticks.tick() => if self.is_changed() {
                     self.hints = None;

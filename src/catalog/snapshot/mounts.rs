@@ -40,15 +40,15 @@ impl View {
         answering.max_by_key(|(mount, _)| mount.uri.as_str().len())
     }
 
-    /// The file of a mount that has a URI: one that is selected, whether it has been found or not. It is read from its
-    /// connection.
-    pub(in crate::catalog) fn mounted(&self, uri: &str) -> Option<Arc<Resource>> {
+    /// The file of a mount that has a URI, with the mount: one that is selected, whether it has been found or not. It is
+    /// read from its connection.
+    pub fn mounted(&self, uri: &str) -> Option<(&Arc<Mount>, Resource)> {
         if self.map::<Mount>().len() == 0 {
             return None;
         }
         let (mount, suffix) = self.mount_around(uri)?;
         let entry = self.files(mount).and_then(|files| files.get(suffix));
-        mount.resource(suffix, entry, true).map(Arc::new)
+        Some((mount, mount.resource(suffix, entry, true)?))
     }
 
     /// At most `size` listed files of mounts, those after a URI, in byte order of their URIs. Without those that something

@@ -33,7 +33,7 @@ pub struct View {
 pub enum Answering {
     /// The resource of this URI, and whether its revision is that of a change of its content.
     Registered(Arc<Resource>, bool),
-    /// The file of a mount.
+    /// The file of a mount, whose revision is that of its last change, or of a later request to count it as changed.
     Mounted(Arc<Resource>),
     /// A template that it matches, and whether its revision is that of a change of its content.
     Rendered(Match, bool),
@@ -191,8 +191,9 @@ impl View {
                 resource.source.is_some() && self.snapshot.touched_resources.is_at(uri, resource.revision);
             return Ok(Answering::Registered(Arc::clone(resource), is_touched));
         }
-        if let Some(file) = self.mounted(uri.as_str()) {
-            return Ok(Answering::Mounted(file));
+        if let Some((_, mut file)) = self.mounted(uri.as_str()) {
+            file.revision = file.revision.max(self.snapshot.touched.of(uri));
+            return Ok(Answering::Mounted(Arc::new(file)));
         }
         let mut found = self.template(uri).ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
         let mut is_touched = false;

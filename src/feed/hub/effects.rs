@@ -76,7 +76,8 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
         | ChangeKind::SkillChanged
         | ChangeKind::MountAdded
         | ChangeKind::MountRemoved
-        | ChangeKind::MountDefined => (Some(Affected::ResourceList), false),
+        | ChangeKind::MountDefined
+        | ChangeKind::MountListed => (Some(Affected::ResourceList), false),
         ChangeKind::EntryAdded | ChangeKind::EntryRemoved => (Some(Affected::ResourceList), true),
         ChangeKind::PromptAdded | ChangeKind::PromptRemoved | ChangeKind::PromptDefined => {
             (Some(Affected::PromptList), false)
@@ -85,6 +86,7 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
         // Which URIs a body or a mount affects depends on the templates and mounts that a caller sees.
         ChangeKind::TemplateBody
         | ChangeKind::MountServed
+        | ChangeKind::MountRequested
         | ChangeKind::TemplateCompletions
         | ChangeKind::PromptMessages
         | ChangeKind::Slug

@@ -1,46 +1,14 @@
 //! Inbound webhooks: what a signed request changes, and that every other request is refused alike.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use ring::hmac::{HMAC_SHA256, Key, sign};
 use serde_json::{Value, json};
-use time::{Duration, OffsetDateTime};
+use time::Duration;
 
 use super::{Keys, gateway};
 use crate::support::answers::{answered, exact, normalized, problem};
 use crate::support::app::{Replica, encode, resource};
 use crate::support::cluster::database;
 use crate::support::events::listen;
-use crate::support::http::Answer;
-
-/// A request to a hook.
-struct Message<'m> {
-    id: &'m str,
-    at: OffsetDateTime,
-    body: &'m str,
-    /// What is signed in place of the body.
-    signed: Option<&'m str>,
-}
-
-impl Message<'_> {
-    fn new(id: &str) -> Message<'_> {
-        Message { id, at: OffsetDateTime::now_utc(), body: "{}", signed: None }
-    }
-
-    async fn send(&self, replica: &Replica, hook: &str, secret: &str) -> Answer {
-        let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
-        let timestamp = self.at.unix_timestamp().to_string();
-        let text = format!("{}.{timestamp}.{}", self.id, self.signed.unwrap_or(self.body));
-        let signature = sign(&Key::new(HMAC_SHA256, &key), text.as_bytes());
-        let signature = format!("v1,{}", STANDARD.encode(signature));
-        let headers = [
-            ("webhook-id", self.id),
-            ("webhook-timestamp", timestamp.as_str()),
-            ("webhook-signature", signature.as_str()),
-        ];
-        replica.http.send("POST", &format!("/hooks/{hook}"), &headers, self.body.to_owned()).await
-    }
-}
+use crate::support::webhook::Message;
 
 async fn hook(replica: &Replica, uris: Value) -> (String, String) {
     let made = replica.admin("POST", "/agents/a/hooks", Some(json!({"uris": uris}))).await;

@@ -93,7 +93,7 @@ async fn another_place_is_listed_in_the_place_of_the_first() {
 
 #[tokio::test]
 async fn files_are_listed_at_once_after_a_restart() {
-    let Site { database, folder, replica, key } = {
+    let Site { database, folder, keys, replica, key } = {
         let site = Site::new().await;
         site.write("guides/a.md", "a");
         site.mount("guides", guides()).await;
@@ -101,7 +101,7 @@ async fn files_are_listed_at_once_after_a_restart() {
     };
     replica.running.stop().await;
     std::fs::write(folder.path().join("guides/b.md"), "b").unwrap();
-    let again = super::start(&database, folder.path(), &[]).await;
+    let again = super::start(&database, folder.path(), &keys, &[]).await;
     let first = uris(&again, &key).await;
     assert!(first.starts_with(&["file:///guides/a.md".to_owned()]), "{first:?}");
     eventually("the rescan finds the other", async || uris(&again, &key).await.len() == 2).await;

@@ -139,6 +139,25 @@ async fn tree_that_is_missing_fails_with_a_reason() {
 }
 
 #[tokio::test]
+async fn empty_tree_that_was_listed_is_degraded_once_scans_fail() {
+    let site = Site::new().await;
+    let guides_folder = site.root().join("guides");
+    std::fs::create_dir(&guides_folder).unwrap();
+    site.mount("guides", guides()).await;
+    assert_eq!(site.state("guides").await, "ready");
+    std::fs::remove_dir(&guides_folder).unwrap();
+    eventually("a scan fails", async || site.state("guides").await != "ready").await;
+    let status = site.status("guides").await;
+    assert_eq!(
+        (&status["state"], &status["reason"], &status["entries"]),
+        (&json!("degraded"), &json!("not_found"), &json!(0))
+    );
+    site.write("guides/a.md", "late");
+    eventually("it is scanned again", async || site.state("guides").await == "ready").await;
+    assert_eq!(site.uris().await, ["file:///guides/a.md"]);
+}
+
+#[tokio::test]
 async fn hidden_mount_does_not_exist() {
     let site = Site::new().await;
     site.write("guides/a.md", "secret");

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::app::resource;
-use crate::support::cluster::{Database, database};
+use crate::support::cluster::database;
 use crate::support::events::try_listen_at;
-use crate::support::process::{Gateway, Site};
+use crate::support::process::{Gateway, Site, lease_holder};
 use crate::support::wait::{eventually, eventually_some};
 use waggle::model::key::{KeyKind, SecretKey};
 
@@ -107,18 +107,6 @@ fn write(folder: &Path, file: usize, content: u64) {
     fs::rename(draft, folder.join(file.to_string())).unwrap();
 }
 
-/// The index of the replica that holds the lease.
-async fn watcher(database: &Database, sites: &[Arc<Site>]) -> Option<usize> {
-    let mut connection = database.connect().await;
-    let holder: Option<Option<String>> =
-        sqlx::query_scalar("select holder::text from leases where expires_at > now()")
-            .fetch_optional(&mut connection)
-            .await
-            .unwrap();
-    let holder = holder.flatten()?;
-    sites.iter().position(|site| site.printed("stderr").contains(&holder))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn no_change_is_lost_or_told_twice_while_watchers_are_killed() {
     let changes = std::env::var("VERIFY_WATCHING_CHANGES").map_or(50, |changes| changes.parse().unwrap());
@@ -168,7 +156,7 @@ async fn no_change_is_lost_or_told_twice_while_watchers_are_killed() {
             tokio::spawn(async move { stop.run_until_cancelled(following).await })
         })
         .collect();
-    eventually_some("a replica watches", async || watcher(&database, &sites).await).await;
+    eventually_some("a replica watches", async || lease_holder(&database, &sites).await).await;
 
     let (mut written, mut at) = ([0_u64; FILES], BTreeMap::new());
     let (mut killed, mut kills) = (Instant::now(), 0);
@@ -178,7 +166,7 @@ async fn no_change_is_lost_or_told_twice_while_watchers_are_killed() {
         write(&root, file, written[file]);
         at.insert((file, written[file]), Instant::now());
         if killed.elapsed() >= KILL_EVERY
-            && let Some(number) = watcher(&database, &sites).await
+            && let Some(number) = lease_holder(&database, &sites).await
         {
             gateways[number].take().unwrap().kill().await;
             gateways[number] = Some(sites[number].serve().await);

@@ -1,8 +1,6 @@
 //! Changes of content behind the gateway's back, by kinds of connections.
 
 use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -12,6 +10,7 @@ use crate::support::app::{Builder, Replica, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::events::listen;
 use crate::support::proxy::Proxy;
+use crate::support::repository::git;
 
 /// How often contents are polled.
 const POLL: u64 = 1_000;
@@ -26,16 +25,6 @@ struct Sources {
     rows: Database,
     proxy: Proxy,
     upstream: Upstream,
-}
-
-fn git(directory: &Path, arguments: &[&str]) {
-    let mut command = Command::new("git");
-    command.current_dir(directory).args(arguments).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
-    let set = ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
-    command.envs(set.map(|name| (name, "a@example.com")));
-    command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
-    let done = command.output().unwrap();
-    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// An object of a bucket.

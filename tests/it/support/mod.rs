@@ -3,6 +3,7 @@
 pub(crate) mod answers;
 pub(crate) mod app;
 pub(crate) mod audit_site;
+pub(crate) mod bucket;
 pub(crate) mod clock;
 pub(crate) mod cluster;
 pub(crate) mod collector;
@@ -18,6 +19,8 @@ pub(crate) mod load_counter;
 pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod proxy;
+pub(crate) mod repository;
 pub(crate) mod signer;
 pub(crate) mod statements;
 pub(crate) mod wait;
+pub(crate) mod webhook;

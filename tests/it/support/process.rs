@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -12,6 +13,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
+use super::cluster::Database;
 use super::folder::TestFolder;
 use super::http::{Answer, Client};
 use super::wait::{DEADLINE, eventually};
@@ -79,7 +81,13 @@ impl Site {
 
     /// Starts a subcommand that serves and waits until it is ready; its output is appended to files.
     pub(crate) async fn start(&self, subcommand: &str) -> Gateway {
+        self.start_with(subcommand, &[]).await
+    }
+
+    /// As [`start`](Self::start), with further arguments.
+    pub(crate) async fn start_with(&self, subcommand: &str, arguments: &[&str]) -> Gateway {
         let mut command = self.command(subcommand);
+        command.args(arguments);
         let add_to = |name| File::options().append(true).create(true).open(self.printed_in(name)).unwrap();
         let began = Instant::now();
         let mut child = command.stdout(add_to("stdout")).stderr(add_to("stderr")).spawn().unwrap();
@@ -168,4 +176,16 @@ pub(crate) async fn ready_again(site: &Site) {
 /// A loopback address without a listener.
 pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+/// The index of the replica that holds the lease of the only connection.
+pub(crate) async fn lease_holder(database: &Database, sites: &[Arc<Site>]) -> Option<usize> {
+    let mut connection = database.connect().await;
+    let holder: Option<Option<String>> =
+        sqlx::query_scalar("select holder::text from leases where expires_at > now()")
+            .fetch_optional(&mut connection)
+            .await
+            .unwrap();
+    let holder = holder.flatten()?;
+    sites.iter().position(|site| site.printed("stderr").contains(&holder))
 }
