@@ -322,7 +322,7 @@ impl Tree {
         let page = cursors(&MOUNTED, number / PAGE + 1, self.port).await?.pop().unwrap_or_default();
         site.stop_gateways().await;
         self.change(number)?;
-        let size = fs::metadata(self.root.join(path(number))).map_err(Error::io("look at a file"))?.len();
+        let length = fs::metadata(self.root.join(path(number))).map_err(Error::io("look at a file"))?.len();
         let began = Instant::now();
         self.port = site.start(settings).await?;
         let mut connection = Connection::open(self.port).await?;
@@ -341,7 +341,7 @@ impl Tree {
             let message: Value = serde_json::from_slice(answer.body).unwrap_or_default();
             let resources = message["result"]["resources"].as_array();
             let found = resources.into_iter().flatten().find(|found| found["uri"] == uri(number).as_str());
-            if found.is_some_and(|found| found["size"] == size) {
+            if found.is_some_and(|found| found["size"] == length) {
                 return Ok(Restart { first, rescanned: began.elapsed(), lists });
             }
             if began.elapsed() > MOST {
@@ -354,7 +354,7 @@ impl Tree {
 
 /// A stream that is subscribed to one resource.
 struct Stream {
-    stream: TcpStream,
+    connection: TcpStream,
     events: EventReader,
     /// What was received and is not returned yet.
     said: Vec<Said>,
@@ -366,13 +366,13 @@ impl Stream {
         let call = Call { agent: &MOUNTED.agent(0), method: "subscriptions/listen", mcp_name: None };
         let params = json!({ "notifications": { "resourceSubscriptions": [uri] } });
         let request = call.request(params, Era::Modern, port, &MOUNTED.key(0));
-        let (status, stream, received) = Connection::open(port).await?.begin_stream(&request).await?;
+        let (status, connection, received) = Connection::open(port).await?.begin_stream(&request).await?;
         if status != 200 {
             return Err(Error::NoStream { server: "waggle", status });
         }
         let mut events = EventReader::default();
         let said = events.read(&received);
-        Ok(Self { stream, events, said })
+        Ok(Self { connection, events, said })
     }
 
     /// Waits for the next `updated`.
@@ -383,7 +383,7 @@ impl Stream {
                 return Ok(());
             }
             let mut received = Vec::with_capacity(4_096);
-            if self.stream.read_buf(&mut received).await.map_err(Error::io("read a stream"))? == 0 {
+            if self.connection.read_buf(&mut received).await.map_err(Error::io("read a stream"))? == 0 {
                 return Err(Error::StreamEnded { server: "waggle" });
             }
             self.said.extend(self.events.read(&received));
