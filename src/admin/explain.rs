@@ -230,7 +230,7 @@ fn served_from(view: &View, message: &ExplainMessage) -> Option<ServedFrom> {
     let uri = ResourceUri::parse(uri?).ok()?;
     let answering = view.answering(&uri).ok()?;
     let connection = answering.connection()?.clone();
-    let is_mounted = matches!(answering, Answering::Mounted(_));
+    let is_mounted = matches!(answering, Answering::Mounted(..));
     let mount = view.mounted(uri.as_str()).filter(|_| is_mounted).map(|(mount, _)| mount.name.clone());
     Some(ServedFrom { connection, mount })
 }

@@ -41,6 +41,7 @@ pub use self::limits::{CatalogLimits, SearchLimits};
 use self::render::Renderer;
 use self::search::Searches;
 use self::snapshot::AgentCell;
+use self::watch::WatchedFiles;
 use crate::cache::{CellMap, Loader, MemoryBudget, ScopeMap, WeighedCache, Writer};
 use crate::model::content::ContentHash;
 use crate::model::ids::AgentId;
@@ -65,6 +66,7 @@ pub struct Catalog {
     limits: CatalogLimits,
     /// Content that comes from connections.
     fetcher: Arc<Fetcher>,
+    watched_files: Arc<WatchedFiles>,
 }
 
 impl Catalog {
@@ -89,6 +91,7 @@ impl Catalog {
             searches: Searches::new(budget, limits.search),
             limits,
             fetcher,
+            watched_files: Arc::default(),
         }
     }
 

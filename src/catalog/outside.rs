@@ -57,8 +57,9 @@ impl Answering {
 
     pub(super) fn sourced(&self) -> Option<Sourced<'_>> {
         match self {
-            Self::Registered(resource, is_touched) => Sourced::of(resource, *is_touched),
-            Self::Mounted(resource) => Sourced::of(resource, false),
+            Self::Registered(resource, is_touched) | Self::Mounted(resource, _, is_touched) => {
+                Sourced::of(resource, *is_touched)
+            }
             Self::Rendered(found, is_touched) => {
                 let template = &found.template;
                 let (definition, revision) = (&template.definition, found.revision);
@@ -154,7 +155,7 @@ impl Catalog {
         &self,
         caller: &Caller,
         uri: &ResourceUri,
-        sourced: &Sourced<'_>,
+        (answering, sourced): (&Answering, &Sourced<'_>),
         source_use: &dyn SourceUse,
     ) -> Result<Contents, Fault> {
         let not_found = || Fault::ResourceNotFound(uri.clone());
@@ -162,7 +163,7 @@ impl Catalog {
         source_use.takes_from(source.connection());
         let agent = AgentRef { tenant: caller.tenant, uid: caller.agent };
         let mut wanted = sourced.wanted(agent, caller.payer()).ok_or_else(not_found)?;
-        wanted.found = sourced.is_touched.then(|| uri.clone());
+        wanted.found = sourced.is_touched.then(|| answering.variant(uri));
         let named = file_name(&wanted.location).to_owned();
         let read = self.fetcher.read(wanted, || source_use.before_wait()).await;
         let Outside { contents, is_directory, left } = read.map_err(|missed| match missed {

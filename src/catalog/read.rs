@@ -136,10 +136,10 @@ impl Catalog {
         for _ in 0..MOST_LOOKS {
             if let Some(sourced) = answering.sourced() {
                 // Of an erased type: reads are deep enough without it for the compiler.
-                return self.outside(caller, uri, &sourced, source_use).boxed().await;
+                return self.outside(caller, uri, (&answering, &sourced), source_use).boxed().await;
             }
             let contents = match &answering {
-                Answering::Registered(resource, _) | Answering::Mounted(resource) => {
+                Answering::Registered(resource, _) | Answering::Mounted(resource, ..) => {
                     self.registered(caller, resource).await?
                 }
                 Answering::Rendered(found, _) => self.rendered(caller, uri, found).await?,

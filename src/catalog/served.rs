@@ -1,4 +1,4 @@
-//! Finds the subscribed URIs whose content is affected by changes of resource templates.
+//! Finds the subscribed URIs whose content is affected by changes of resource templates and mounts.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use crate::model::label::CallerLabels;
 use crate::model::resource::Resource;
 use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::template::ResourceTemplate;
+use crate::model::variant::Variant;
 
 /// The maximum number of changed templates; above it all URIs count as changed.
 const MOST_TEMPLATES: usize = 1_000;
@@ -49,7 +50,13 @@ impl Catalog {
         uris: &[ResourceUri],
         callers: &HashSet<CallerLabels>,
     ) -> Vec<ServedAnew> {
-        let (groups, others) = grouped(snapshot, changes, callers);
+        // Of the files of mounts, most are ones that no stream is subscribed to.
+        let subscribed: HashSet<_> = uris.iter().collect();
+        let is_subscribed = |change: &Change| {
+            !change.is_of_variant() || variant(change).is_some_and(|found| subscribed.contains(&found.uri))
+        };
+        let changes: Vec<_> = changes.iter().filter(|(change, _)| is_subscribed(change)).cloned().collect();
+        let (groups, others) = grouped(snapshot, &changes, callers);
         let mut served = Vec::with_capacity(groups.len() + 1);
         for Group { view, concerning, callers, .. } in groups {
             let concerning = changes.iter().zip(concerning).filter(|(_, concerning)| *concerning);
@@ -58,7 +65,8 @@ impl Catalog {
             served.push(ServedAnew { callers, uris });
         }
         if !others.is_empty() {
-            served.push(ServedAnew { callers: others, uris: None });
+            let of_content = changes.iter().map(|(change, _)| Some((change.revision, variant(change)?.uri)));
+            served.push(ServedAnew { callers: others, uris: of_content.collect() });
         }
         served
     }
@@ -119,12 +127,25 @@ fn answered_anew(
     changes: &[Change],
     uris: &[ResourceUri],
 ) -> Option<Vec<(Revision, ResourceUri)>> {
+    let (of_content, changes): (Vec<_>, Vec<_>) =
+        changes.iter().cloned().partition(|change| change.is_of_variant());
     let (of_mounts, changes): (Vec<_>, Vec<_>) =
-        changes.iter().cloned().partition(|change| change.kind == ChangeKind::MountServed);
+        changes.into_iter().partition(|change| change.kind == ChangeKind::MountServed);
     let templates = by_template(&changes)?;
     let index = PrefixIndex::new(templates.iter().map(|changed| changed.template.literal_prefix()));
     let mut left = MOST_COMPARISONS;
     let mut found = Vec::new();
+    for change in &of_content {
+        let Some(variant) = variant(change) else { continue };
+        left = left.checked_sub(view.comparisons(&variant.uri))?;
+        let answering = view.answering(&variant.uri);
+        if answering.is_ok_and(|answering| answering.variant(&variant.uri) == variant) {
+            found.push((change.revision, variant.uri));
+        }
+    }
+    if of_mounts.is_empty() && templates.is_empty() {
+        return Some(found);
+    }
     for uri in uris.iter().filter(|uri| view.get::<Resource>(uri.as_str()).is_none()) {
         left = left.checked_sub(1 + of_mounts.len())?;
         let mounts = of_mounts.iter().filter(|change| uri.as_str().starts_with(&change.subject));
@@ -153,6 +174,11 @@ fn answered_anew(
         }
     }
     Some(found)
+}
+
+/// The content that changed, if the change is one of what a definition answers a URI with.
+fn variant(change: &Change) -> Option<Variant> {
+    change.is_of_variant().then(|| Variant::parse(&change.subject)).flatten()
 }
 
 /// The changes of each template, by its text; `None` if there are too many.

@@ -39,6 +39,15 @@ pub struct Match {
     pub revision: Revision,
 }
 
+impl Match {
+    /// The match of a URI with a template.
+    pub(super) fn of(template: &Arc<ResourceTemplate>, uri: &ResourceUri) -> Option<Self> {
+        let values = template.uri_template.matches(uri.as_str())?;
+        let values = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Some(Self { template: Arc::clone(template), values, revision: template.revision })
+    }
+}
+
 impl Templates {
     /// A set of these templates, which are in byte order of their texts.
     pub(super) fn new<'t>(by_text: impl Iterator<Item = &'t Arc<ResourceTemplate>>) -> Self {
@@ -69,11 +78,8 @@ impl Templates {
 
     /// The most specific visible template that matches a URI.
     pub(super) fn find(&self, uri: &ResourceUri, visible: Option<&TemplateSet>) -> Option<Match> {
-        self.index.candidates(uri.as_str(), visible).map(|at| &self.ranked[at]).find_map(|template| {
-            let values = template.uri_template.matches(uri.as_str())?;
-            let values = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-            Some(Match { template: Arc::clone(template), values, revision: template.revision })
-        })
+        let mut candidates = self.index.candidates(uri.as_str(), visible);
+        candidates.find_map(|at| Match::of(&self.ranked[at], uri))
     }
 }
 

@@ -1,14 +1,17 @@
-//! Watches content from connections: what streams are subscribed to is fetched again and again, and a change is a revision
-//! of the agent, as a change of registered content is.
+//! Watches content from connections: what streams are subscribed to is polled, and a change is a revision of the agent, as
+//! a change of registered content is.
 //!
 //! Each replica records what its streams are subscribed to. The one that holds the lease of a connection watches all of
 //! that which comes from it. The digest of what was found last is recorded, and compared and set in the transaction that
-//! makes the revision, which is committed only while the lease is held. So a change is one revision, whoever finds it.
+//! makes the revision, which is committed only while the lease is held. So a change is one revision, whichever replica finds
+//! it. Where labels let several definitions answer one URI, the content of each that a subscriber sees is watched.
 
 mod connection;
+mod files;
 mod hints;
 mod interest;
 mod poll;
+mod record;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -17,16 +20,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use time::OffsetDateTime;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::connection::ConnectionWatch;
+pub use self::files::WatchedFiles;
 use self::interest::Interest;
 use super::Catalog;
+use crate::cache::FairSemaphore;
 use crate::model::feed::Subscriptions;
-use crate::model::ids::ConnectionId;
+use crate::model::ids::{ConnectionId, TenantId};
 use crate::sources::{Claim, Leases};
 use crate::store::leases::{ConnectionLease, HeldLease};
 
@@ -34,8 +39,10 @@ use crate::store::leases::{ConnectionLease, HeldLease};
 const TICK: Duration = Duration::from_millis(250);
 /// How often ended subscriptions are looked for.
 const REFRESH: Duration = Duration::from_secs(5);
-/// The maximum number of concurrent fetches.
+/// The maximum number of concurrent fetches, which are admitted in turn between tenants.
 const MOST_POLLS: usize = 64;
+/// The maximum number of fetches that wait for another to end.
+const MOST_WAITING: usize = 4_096;
 /// For how long it is remembered what was found.
 const FOUND_FOR: time::Duration = time::Duration::days(30);
 /// How often what was found long ago is forgotten.
@@ -50,7 +57,7 @@ pub struct Watcher {
     leases: Arc<Leases>,
     claim: Claim,
     watches: BTreeMap<ConnectionId, Running>,
-    permits: Arc<Semaphore>,
+    permits: Arc<FairSemaphore<TenantId>>,
 }
 
 /// The watch of a connection whose lease this replica holds.
@@ -67,7 +74,7 @@ impl Watcher {
     /// Watches nothing yet.
     pub fn new(catalog: Arc<Catalog>, subscriptions: Arc<dyn Subscriptions>, leases: Arc<Leases>) -> Self {
         let interest = Interest::new(Arc::clone(&catalog), subscriptions, leases.holder());
-        let (claim, permits) = (leases.claim(), Arc::new(Semaphore::new(MOST_POLLS)));
+        let (claim, permits) = (leases.claim(), FairSemaphore::new(MOST_POLLS, MOST_WAITING));
         Self { catalog, interest, leases, claim, watches: BTreeMap::new(), permits }
     }
 

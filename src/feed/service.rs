@@ -1,5 +1,6 @@
 //! The state of the change feed of one replica. Its tasks are in the files named after them.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::model::feed::{
     BoxFuture, ChangeFeed, FeedStatus, Follower, SubscriptionStamp, Subscriptions, TimelineId, Unconfirmed,
 };
 use crate::model::ids::{AgentRef, ResourceUri};
+use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Sources;
 use crate::store::Store;
@@ -172,6 +174,10 @@ impl Subscriptions for Feed {
 
     fn uris(&self, agent: AgentRef) -> Vec<ResourceUri> {
         self.hub.uris(agent.uid)
+    }
+
+    fn callers(&self, agent: AgentRef) -> Vec<(ResourceUri, HashSet<CallerLabels>)> {
+        self.hub.callers(agent.uid)
     }
 }
 

@@ -177,7 +177,7 @@ impl CallHandler {
         let key = match &answering {
             // It changes without a revision, and is in memory as it was fetched.
             sourced if sourced.is_sourced() => None,
-            Answering::Registered(resource, _) | Answering::Mounted(resource) => {
+            Answering::Registered(resource, _) | Answering::Mounted(resource, ..) => {
                 Some(context.key(ResultSubject::Resource(uri.clone()), resource.revision, form))
             }
             Answering::Rendered(Match { template, .. }, _) => {

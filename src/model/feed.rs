@@ -95,7 +95,7 @@ pub trait ChangeFeed: Send + Sync + 'static {
     fn announce(&self, revisions: &[(Scope, Revision)]);
 }
 
-/// Identifies the state of an agent's subscriptions, to which URIs were only removed while it is the same.
+/// Identifies the state of an agent's subscriptions, from which URIs and callers were only removed while it is the same.
 pub type SubscriptionStamp = (Instant, u64);
 
 /// What the streams of this replica are subscribed to.
@@ -105,6 +105,9 @@ pub trait Subscriptions: Send + Sync + 'static {
 
     /// The URIs that streams of an agent are subscribed to.
     fn uris(&self, agent: AgentRef) -> Vec<ResourceUri>;
+
+    /// As [`uris`](Self::uris), each with the labels of the callers of these streams.
+    fn callers(&self, agent: AgentRef) -> Vec<(ResourceUri, HashSet<CallerLabels>)>;
 }
 
 /// Holds scopes in memory and follows their changes.

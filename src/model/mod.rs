@@ -37,3 +37,4 @@ pub mod sources;
 pub mod subject;
 pub mod template;
 pub mod tool;
+pub mod variant;

@@ -68,6 +68,18 @@ pub struct Change {
     pub subject: String,
 }
 
+impl Change {
+    /// Whether it is one of what a template or a mount answers a URI with: its subject is a
+    /// [variant](super::variant::Variant).
+    pub fn is_of_variant(&self) -> bool {
+        match self.kind {
+            ChangeKind::EntryChanged => true,
+            ChangeKind::ResourceTouched => self.subject.contains(' '),
+            _ => false,
+        }
+    }
+}
+
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// The kind of a change, and what its subject is.
@@ -123,7 +135,8 @@ kinds! {
     ResourceDefined = "resource_defined",
     /// Agent scope: only the content of a resource changed. Subject: its URI.
     ResourceContents = "resource_contents",
-    /// Agent scope: a resource was touched, without new content. Subject: its URI.
+    /// Agent scope: a resource was touched, without new content, or its content at a connection changed. Subject: its URI;
+    /// before it, where another definition answers some callers, the one whose content it is, and a space.
     ResourceTouched = "resource_touched",
     /// Agent scope: a resource template was added. Subject: the template.
     TemplateAdded = "template_added",

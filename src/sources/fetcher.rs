@@ -2,6 +2,7 @@
 
 mod polled;
 mod probe;
+mod round;
 mod scan;
 mod stored;
 
@@ -26,9 +27,10 @@ use crate::cache::{MemoryBudget, WeighedCache};
 use crate::model::allocated::{allocated, behind_arc, shared_bytes, texts};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, ConnectionId, ResourceUri, TenantId};
+use crate::model::ids::{AgentId, ConnectionId, TenantId};
 use crate::model::scope::Revision;
 use crate::model::sources::Clock;
+use crate::model::variant::Variant;
 use crate::telemetry::trace::{self, traced};
 
 pub use polled::Polled;
@@ -59,8 +61,8 @@ pub struct Wanted {
     pub ttl: Option<Duration>,
     /// For how much longer it is answered while it is revalidated or the source fails.
     pub stale: Duration,
-    /// Its URI, if the revision is that of a change of the content: what was found then is stored.
-    pub found: Option<ResourceUri>,
+    /// Which content of which URI it is, if the revision is that of a change of it: what was found then is stored.
+    pub found: Option<Variant>,
 }
 
 /// Content from outside.
@@ -112,6 +114,8 @@ struct Kept {
     validator: Option<Validator>,
     /// When it was fetched or revalidated: the time at which that began.
     checked: Instant,
+    /// Whether that was before the fetch began, in the same round of polls.
+    is_of_round: bool,
 }
 
 /// How old content may be.
@@ -184,6 +188,7 @@ struct Inner {
     gates: Gates,
     waiting: Arc<Counts>,
     ttl: Duration,
+    began: Instant,
     stop: CancellationToken,
     counters: Counters,
 }
@@ -211,6 +216,7 @@ impl Fetcher {
             gates: Gates::new(),
             waiting: Arc::default(),
             ttl,
+            began: Instant::now(),
             stop: stop.clone(),
             counters: Counters::default(),
         };
@@ -258,15 +264,19 @@ impl Fetcher {
             None => {}
         }
         if let Some(contents) = known.as_ref().and_then(|known| known.stale(ages)) {
-            drop(Inner::flight(inner, key, &connection, (known, None)));
+            drop(Inner::flight(inner, key, &connection, (known, None), None));
             inner.counters.read(ReadFrom::Stale);
             return answer(contents, Duration::ZERO);
         }
         let _waiting = Counts::enter(&inner.waiting, tenant, MOST_WAITING).ok_or(FetchError::Busy)?;
         before_wait();
         inner.counters.read(ReadFrom::Fetched);
-        let flight = Inner::flight(inner, key, &connection, (known, found));
-        let fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
+        let flight = Inner::flight(inner, key.clone(), &connection, (known, found), None);
+        let mut fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
+        if fetched.is_of_round && fetched.checked.elapsed() >= ages.ttl {
+            let flight = Inner::flight(inner, key, &connection, (Some(fetched), None), None);
+            fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
+        }
         let contents = fetched.contents.clone().ok_or(Missed::NotFound)?;
         answer(contents, ages.ttl.saturating_sub(fetched.checked.elapsed()))
     }
@@ -274,12 +284,13 @@ impl Fetcher {
 
 impl Inner {
     /// The fetch of some content that is in progress, or a new one.
-    /// `found` is the URI if it may be stored.
+    /// `found` is what may be stored; `since` is when the round of polls began that it is part of.
     fn flight(
         inner: &Arc<Self>,
         key: Key,
         connection: &Arc<Connection>,
-        (known, found): (Option<Arc<Kept>>, Option<ResourceUri>),
+        (known, found): (Option<Arc<Kept>>, Option<Variant>),
+        since: Option<Instant>,
     ) -> Flight {
         let mut flights = inner.flights.lock();
         if let Some(flight) = flights.get(&key) {
@@ -298,12 +309,12 @@ impl Inner {
             let ends = Ends { fetcher: &owner, key: &of };
             let fetching = async {
                 let stored = match found.filter(|_| known.is_none()) {
-                    Some(uri) => owner.stored(&of, uri).await,
+                    Some(variant) => owner.stored(&of, variant).await,
                     None => None,
                 };
                 match stored {
                     Some(stored) => Ok(stored),
-                    None => owner.fetch(&of, &connection, known.as_deref()).await,
+                    None => owner.fetch(&of, &connection, known.as_deref(), since).await,
                 }
             };
             let fetched = stop.run_until_cancelled(fetching).await;
@@ -321,19 +332,24 @@ impl Inner {
         key: &Key,
         connection: &Connection,
         known: Option<&Kept>,
+        since: Option<Instant>,
     ) -> Result<Arc<Kept>, FetchError> {
-        let checked = Instant::now();
-        let fetched = self.ask(key, connection, known, checked).await;
+        let began = Instant::now();
+        let fetched = self.ask(key, connection, known, (began, since)).await;
+        // What was known is not older for being polled again.
+        let checked = since.map_or(began, |since| known.map_or(since, |known| known.checked.max(since)));
+        let is_of_round = checked < began;
         self.counters.record(&fetched);
         let kept = match fetched {
             Ok(Fetched::Contents { contents, validator }) => {
-                Kept { contents: Some(contents.into()), validator, checked }
+                Kept { contents: Some(contents.into()), validator, checked, is_of_round }
             }
             Ok(Fetched::Unchanged) => {
                 let known = known.filter(|known| known.contents.is_some()).ok_or(FetchError::BadContent)?;
-                Kept { contents: known.contents.clone(), validator: known.validator.clone(), checked }
+                let (contents, validator) = (known.contents.clone(), known.validator.clone());
+                Kept { contents, validator, checked, is_of_round }
             }
-            Err(FetchError::NotFound) => Kept { contents: None, validator: None, checked },
+            Err(FetchError::NotFound) => Kept { contents: None, validator: None, checked, is_of_round },
             Err(error) => return Err(error),
         };
         let kept = Arc::new(kept);
@@ -351,13 +367,14 @@ impl Inner {
         key: &Key,
         connection: &Connection,
         known: Option<&Kept>,
-        began: Instant,
+        (began, since): (Instant, Option<Instant>),
     ) -> Result<Fetched, FetchError> {
         let Connection { limits, uid, revision, .. } = connection;
         let source = connection.source(key.tenant)?;
         let deadline = began + limits.timeout();
         let passage = self.gates.pass((*uid, *revision), limits, key.tenant, deadline).await?;
-        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES };
+        let since = since.map(Instant::into_std);
+        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES, since };
         let validator = known.and_then(|known| known.validator.as_ref());
         let asked = timeout_at(deadline, source.fetch(&key.location, validator, bounds)).await;
         let fetched = asked.unwrap_or(Err(FetchError::Timeout));

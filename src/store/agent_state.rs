@@ -178,7 +178,7 @@ impl Store {
                     &kinds_of::<Prompt>() as &[&str],
                     &kinds_of::<Skill>() as &[&str],
                     &kinds_of::<Mount>() as &[&str],
-                    &kinds(ChangeKind::is_of_entry) as &[&str],
+                    &kinds(|kind| kind.is_of_entry() || kind == ChangeKind::ResourceTouched) as &[&str],
                 );
                 collect!(rows.fetch(connection), sources)
             })

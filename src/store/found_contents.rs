@@ -39,7 +39,7 @@ impl Store {
     /// The content of a subject that was found at this place, unless it is too old.
     pub async fn found_contents(
         &self,
-        (agent, uri): &Subject,
+        (agent, variant): &Subject,
         at: FoundAt,
     ) -> Result<Option<FoundContents<Vec<Content>>>, StoreError> {
         let row = self
@@ -53,7 +53,7 @@ impl Store {
                     and revision = $6 and expires_at > clock_timestamp()"#,
                     agent.tenant.0,
                     agent.uid.0,
-                    uri.as_str(),
+                    variant.to_string(),
                     at.connection.0,
                     at.connected.0,
                     at.revision.0,
@@ -128,7 +128,7 @@ impl Write {
     /// Stores the content of a subject for `lifetime` from when it was fetched.
     pub async fn put_found_contents(
         &mut self,
-        (agent, uri): &Subject,
+        (agent, variant): &Subject,
         at: FoundAt,
         found: &FoundContents<&[Content]>,
         lifetime: Duration,
@@ -150,7 +150,7 @@ impl Write {
                 bodies = excluded.bodies",
             agent.tenant.0,
             agent.uid.0,
-            uri.as_str(),
+            variant.to_string(),
             at.connection.0,
             at.connected.0,
             at.revision.0,

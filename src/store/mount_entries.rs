@@ -215,6 +215,29 @@ impl Write {
         Ok(())
     }
 
+    /// Sets what is listed of a file of a mount, whose content changed; nothing if it is not listed.
+    pub async fn touch_entry(
+        &mut self,
+        (agent, tree, path): (AgentRef, TreeId, &str),
+        (size, modified): (u64, OffsetDateTime),
+        revision: Revision,
+    ) -> Result<(), StoreError> {
+        sqlx::query!(
+            "update mount_entries set size = $5, modified = $6, revision = $7
+            where tenant = $1 and agent = $2 and tree = $3 and path = $4",
+            agent.tenant.0,
+            agent.uid.0,
+            tree.0,
+            path,
+            i64::try_from(size).ok(),
+            modified,
+            revision.0,
+        )
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
     /// Deletes files of a mount.
     pub async fn delete_entries(
         &mut self,

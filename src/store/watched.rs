@@ -6,7 +6,8 @@ use super::columns::hash;
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::content::ContentHash;
-use crate::model::ids::{AgentRef, ResourceUri};
+use crate::model::ids::AgentRef;
+use crate::model::variant::Variant;
 
 /// What was found last of some content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,15 +19,15 @@ pub struct Found {
 }
 
 impl Store {
-    /// Reads what was found last of the content of a URI.
-    pub async fn found(&self, agent: AgentRef, uri: &ResourceUri) -> Result<Option<Found>, StoreError> {
+    /// Reads what was found last of some content.
+    pub async fn found(&self, agent: AgentRef, variant: &Variant) -> Result<Option<Found>, StoreError> {
         let row = self
             .read(async |connection| {
                 sqlx::query!(
                     "select digest, fence from watched where tenant = $1 and agent = $2 and uri = $3",
                     agent.tenant.0,
                     agent.uid.0,
-                    uri.as_str(),
+                    variant.to_string(),
                 )
                 .fetch_optional(connection)
                 .await
@@ -46,11 +47,11 @@ impl Store {
 }
 
 impl Write {
-    /// Records what was found of the content of a URI, unless another replica recorded something since `known` was read.
+    /// Records what was found of some content, unless another replica recorded something since `known` was read.
     /// Returns whether it was recorded.
     pub async fn record_found(
         &mut self,
-        (agent, uri): (AgentRef, &ResourceUri),
+        (agent, variant): (AgentRef, &Variant),
         known: Option<Found>,
         digest: ContentHash,
         now: OffsetDateTime,
@@ -63,7 +64,7 @@ impl Write {
             where watched.fence = $5",
             agent.tenant.0,
             agent.uid.0,
-            uri.as_str(),
+            variant.to_string(),
             &digest.0[..],
             known.map_or(0, |known| known.fence),
             now,

@@ -7,10 +7,11 @@ use uuid::Uuid;
 use super::columns::hash;
 use super::watched::Found;
 use super::{Store, StoreError};
-use crate::model::ids::{AgentId, AgentRef, ConnectionId, ResourceUri, TenantId};
+use crate::model::ids::{AgentId, AgentRef, ConnectionId, TenantId};
+use crate::model::variant::Variant;
 
-/// What is watched: a URI of an agent.
-pub type Subject = (AgentRef, ResourceUri);
+/// What is watched: the content of a URI of an agent.
+pub type Subject = (AgentRef, Variant);
 
 impl Store {
     /// Records that a replica has streams that are subscribed to these subjects, whose content comes from these connections.
@@ -47,7 +48,7 @@ impl Store {
                 seconds,
                 &columns.tenants,
                 &columns.agents,
-                &columns.uris as &[&str],
+                &columns.uris,
                 &connections,
             )
             .execute(connection)
@@ -74,7 +75,7 @@ impl Store {
                 replica,
                 &columns.tenants,
                 &columns.agents,
-                &columns.uris as &[&str],
+                &columns.uris,
             )
             .execute(connection)
             .await
@@ -111,7 +112,7 @@ impl Store {
         self.run(extend).await.map(|done| done.rows_affected() > 0)
     }
 
-    /// What is watched of a connection, each with what was found last.
+    /// What is watched of a connection, each with what was found last: of more than `most`, as many of each tenant.
     pub async fn watching(
         &self,
         connection: ConnectionId,
@@ -120,11 +121,12 @@ impl Store {
         let rows = self
             .read(async |reader| {
                 sqlx::query!(
-                    r#"select distinct w.tenant, w.agent, w.uri, f.digest as "digest?", f.fence as "fence?"
+                    r#"select w.tenant, w.agent, w.uri, f.digest as "digest?", f.fence as "fence?"
                     from watching w
                     join watchers r on r.replica = w.replica and r.expires_at > clock_timestamp()
                     left join watched f on f.tenant = w.tenant and f.agent = w.agent and f.uri = w.uri
-                    where w.connection = $1 order by w.tenant, w.agent, w.uri limit $2"#,
+                    where w.connection = $1 group by w.tenant, w.agent, w.uri, f.digest, f.fence
+                    order by row_number() over (partition by w.tenant order by w.agent, w.uri), w.tenant limit $2"#,
                     connection.0,
                     most,
                 )
@@ -133,8 +135,8 @@ impl Store {
             })
             .await?;
         let subject = |tenant, agent, uri: &str| {
-            let uri = ResourceUri::parse(uri).map_err(|_| StoreError::Unreadable("watched URI"))?;
-            Ok::<_, StoreError>((AgentRef { tenant: TenantId(tenant), uid: AgentId(agent) }, uri))
+            let variant = Variant::parse(uri).ok_or(StoreError::Unreadable("watched URI"))?;
+            Ok::<_, StoreError>((AgentRef { tenant: TenantId(tenant), uid: AgentId(agent) }, variant))
         };
         let found = rows.into_iter().map(|row| {
             let found = match (row.digest, row.fence) {
@@ -148,19 +150,19 @@ impl Store {
 }
 
 /// Subjects as one array per column.
-struct Columns<'s> {
+struct Columns {
     tenants: Vec<Uuid>,
     agents: Vec<Uuid>,
-    uris: Vec<&'s str>,
+    uris: Vec<String>,
 }
 
-impl<'s> Columns<'s> {
-    fn of(subjects: impl IntoIterator<Item = &'s Subject>) -> Self {
+impl Columns {
+    fn of<'s>(subjects: impl IntoIterator<Item = &'s Subject>) -> Self {
         let mut columns = Self { tenants: Vec::new(), agents: Vec::new(), uris: Vec::new() };
-        for (agent, uri) in subjects {
+        for (agent, variant) in subjects {
             columns.tenants.push(agent.tenant.0);
             columns.agents.push(agent.uid.0);
-            columns.uris.push(uri.as_str());
+            columns.uris.push(variant.to_string());
         }
         columns
     }

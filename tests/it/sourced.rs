@@ -1,9 +1,11 @@
 //! Resources and templates whose content comes from a connection.
 
 mod checker;
+mod clock;
 mod completions;
 mod definitions;
 mod failures;
+mod git;
 mod guide;
 mod kinds;
 mod leases;
@@ -12,6 +14,7 @@ mod records;
 mod statements;
 mod stored;
 pub(crate) mod upstream;
+mod variants;
 mod watching;
 
 use serde_json::{Value, json};

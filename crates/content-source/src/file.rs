@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -131,6 +132,7 @@ impl Source for Folder {
         &'a self,
         tree: &'a Tree,
         include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+        _since: Option<Instant>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         scan::scan(self, tree, include)
     }

@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
@@ -152,8 +152,8 @@ impl Git {
         Ok(Self { place, reference })
     }
 
-    /// The commit that a reference names now.
-    async fn commit(&self, reference: Option<&str>) -> Result<Commit, FetchError> {
+    /// The commit that a reference names now, or named at some time since.
+    async fn commit(&self, reference: Option<&str>, since: Option<Instant>) -> Result<Commit, FetchError> {
         let reference = match reference {
             None => self.reference.clone(),
             Some(text) => Reference::parse(text).ok_or(FetchError::NotFound)?,
@@ -169,7 +169,7 @@ impl Git {
                 let interrupt = Interrupt(Arc::new(AtomicBool::new(false)));
                 let flag = Arc::clone(&interrupt.0);
                 let updater = Arc::clone(remote);
-                let update = blocking(move || updater.update(&reference, addresses, &flag));
+                let update = blocking(move || updater.update(&reference, addresses, since, &flag));
                 let mut update = std::pin::pin!(update);
                 let mut ticks = interval(SIZE_INTERVAL);
                 let mut is_too_large = false;
@@ -232,7 +232,7 @@ impl Source for Git {
             if !query.is_empty() {
                 return Err(FetchError::NotAllowed);
             }
-            let commit = self.commit(reference.as_deref()).await?;
+            let commit = self.commit(reference.as_deref(), bounds.since).await?;
             let (path, known) = (path.clone(), known.cloned());
             blocking(move || commit.read(&path, known.as_ref(), bounds)).await
         })
@@ -242,9 +242,10 @@ impl Source for Git {
         &'a self,
         tree: &'a Tree,
         include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+        since: Option<Instant>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         // A directory a step, the deepest first: what waits is at most the siblings of the directories above.
-        let steps = stream::unfold(Scan::Start(tree), move |scan| async move {
+        let steps = stream::unfold(Scan::Start(tree, since), move |scan| async move {
             match self.step(scan, include).await {
                 Ok(None) => None,
                 Ok(Some((entries, scan))) => Some((Ok(entries), scan)),
@@ -261,7 +262,7 @@ impl Source for Git {
 
 /// How far a scan is.
 enum Scan<'a> {
-    Start(&'a Tree),
+    Start(&'a Tree, Option<Instant>),
     /// Directories that are still to be listed: their paths, which end in `/`, and their trees.
     Rest(Arc<Commit>, Vec<(String, ObjectId)>),
     End,
@@ -275,8 +276,8 @@ impl Git {
     ) -> Result<Option<(Vec<Entry>, Scan<'a>)>, FetchError> {
         let (commit, mut directories) = match scan {
             Scan::End => return Ok(None),
-            Scan::Start(tree) => {
-                let commit = Arc::new(self.commit(tree.reference.as_deref()).await?);
+            Scan::Start(tree, since) => {
+                let commit = Arc::new(self.commit(tree.reference.as_deref(), since).await?);
                 let (path, opened) = (tree.path.clone(), Arc::clone(&commit));
                 let root = blocking(move || opened.directory(&path)).await?;
                 (commit, vec![(String::new(), root)])

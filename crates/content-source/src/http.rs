@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -179,6 +180,7 @@ impl Source for Http {
         &'a self,
         _tree: &'a Tree,
         _include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+        _since: Option<Instant>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         stream::once(async { Err(FetchError::NotAllowed) }).boxed()
     }

@@ -7,7 +7,7 @@
 use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use futures_util::TryStreamExt;
@@ -292,6 +292,7 @@ impl Source for S3 {
         &'a self,
         tree: &'a Tree,
         include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+        _since: Option<Instant>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         let prefix = self.prefix(&tree.path);
         // The token of the next page, if there is one.

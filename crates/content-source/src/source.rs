@@ -1,6 +1,7 @@
 //! The trait of all sources.
 
 use std::fmt;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -21,6 +22,9 @@ pub struct Bounds {
     pub bytes: u64,
     /// The maximum number of files of a directory, or rows of a statement.
     pub entries: usize,
+    /// What the source answered another call since then need not be asked again: the commit that a reference names.
+    /// `None` for everything.
+    pub since: Option<Instant>,
 }
 
 /// One content of a place.
@@ -95,13 +99,14 @@ pub trait Source: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Fetched, FetchError>>;
 
     /// The regular files of a tree, in batches and in any order. `include` decides which directories are entered and which
-    /// files are listed, by the path relative to the tree (a directory's ends in `/`).
+    /// files are listed, by the path relative to the tree (a directory's ends in `/`). `since` is that of [`Bounds`].
     ///
     /// The stream is lazy, and ends after an error. A source that has no trees answers [`FetchError::NotAllowed`].
     fn scan<'a>(
         &'a self,
         tree: &'a Tree,
         include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+        since: Option<Instant>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>>;
 
     /// Notifications that content may have changed, from the first poll on, in addition to polling; `None` for a source that

@@ -15,6 +15,7 @@ mod tls;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream, StreamExt};
@@ -200,6 +201,7 @@ impl Source for Sql {
         &'a self,
         _tree: &'a Tree,
         _include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+        _since: Option<Instant>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         stream::once(std::future::ready(Err(FetchError::NotAllowed))).boxed()
     }

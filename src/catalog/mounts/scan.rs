@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use content_source::{Entry, FetchError};
+use content_source::{Entry, FetchError, Kind};
 use file_tree::{Difference, differences, encode};
 use futures_util::StreamExt;
 use sha2::{Digest, Sha256};
@@ -22,9 +22,10 @@ use crate::model::audience::Audience;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::ids::AgentRef;
+use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::mount::{Mount, MountEntry, MountState, MountStatus};
 use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::model::variant::Variant;
 use crate::sources::{Connection, reason};
 use crate::store::leases::ConnectionLease;
 use crate::store::mount_entries::ScannedMount;
@@ -86,11 +87,17 @@ type Found = BTreeMap<String, MountEntry>;
 type Changed = Difference<String, MountEntry>;
 
 impl Scan {
-    /// Scans a part of the mount.
+    /// Scans a part of the mount. A scan on request asks the source for everything anew; others may use what was asked for
+    /// another mount in the same round of polls.
     ///
     /// # Errors
     /// Those of the database.
-    pub(super) async fn run(&self, extent: &Extent, last: &mut Last) -> Result<Ended, Fault> {
+    pub(super) async fn run(
+        &self,
+        extent: &Extent,
+        on_request: bool,
+        last: &mut Last,
+    ) -> Result<Ended, Fault> {
         let Self { catalog, mount, .. } = self;
         let AgentRef { tenant, uid } = mount.agent;
         let admitted = catalog.fetcher.admit_scan(tenant, mount.connection).await?;
@@ -111,7 +118,7 @@ impl Scan {
         }
         let scanned = match admitted {
             Ok(connection) => {
-                let found = timeout(SCAN_TIMEOUT, self.found(&known, &connection, extent)).await;
+                let found = timeout(SCAN_TIMEOUT, self.found(&known, &connection, extent, on_request)).await;
                 found.unwrap_or(Err(FetchError::Timeout)).map(|found| (connection, found))
             }
             Err(error) => Err(error),
@@ -128,7 +135,8 @@ impl Scan {
         let is_all = *extent == Extent::All;
         let (of, part) = (Arc::clone(&known), extent.clone());
         let changed = tokio::task::spawn_blocking(move || changed(&view, &of, &part, found)).await;
-        let changed = changed.map_err(|error| Fault::Internal(error.to_string()))?;
+        let mut changed = changed.map_err(|error| Fault::Internal(error.to_string()))?;
+        changed.retain(|change| !self.is_watched(&known, change));
         let appeared = changed.iter().filter(|change| matches!(change, Difference::Appeared(..))).count();
         let vanished = changed.iter().filter(|change| matches!(change, Difference::Vanished(_))).count();
         let after = (count + appeared).saturating_sub(vanished);
@@ -156,12 +164,17 @@ impl Scan {
         mount: &Mount,
         connection: &Connection,
         extent: &Extent,
+        on_request: bool,
     ) -> Result<(Found, bool), FetchError> {
         let most = self.catalog.limits.mount_entries;
         let now = self.catalog.sources.clock.now();
         let source = connection.source(self.mount.agent.tenant)?;
         let include = |path: &str| extent.includes(&mount.filter, path);
-        let mut batches = source.scan(&mount.tree, &include);
+        // A repository is asked once in a round what its reference names.
+        let is_shared = connection.kind == Kind::Git && !on_request;
+        let round = || self.catalog.fetcher.round(connection.uid, connection.limits.poll());
+        let since = is_shared.then(|| round().began.into_std());
+        let mut batches = source.scan(&mount.tree, &include, since);
         let (mut found, mut seen, mut is_complete) = (Found::new(), 0_usize, true);
         while let Some(batch) = batches.next().await {
             let batch = batch?;
@@ -189,6 +202,16 @@ impl Scan {
             tokio::task::yield_now().await;
         }
         Ok((found, is_complete))
+    }
+
+    /// Whether a file changed whose content is watched: what counts is whether that differs.
+    fn is_watched(&self, mount: &Mount, change: &Changed) -> bool {
+        let Difference::Changed(suffix, _) = change else { return false };
+        let uri = ResourceUri::parse(&format!("{}{suffix}", mount.uri));
+        uri.is_ok_and(|uri| {
+            let subject = (self.mount.agent, Variant::by(mount.name.as_str(), &uri));
+            self.catalog.watched_files.contains(&subject)
+        })
     }
 
     /// Writes differences from what is listed. Returns the revision of the last of them; `None` if the mount or the lease is

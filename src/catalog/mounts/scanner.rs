@@ -8,16 +8,18 @@ use std::time::Duration;
 use content_source::{ChangeHint, Kind, Path};
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::extent::Extent;
 use super::scan::{Ended, Last, Scan};
+use crate::cache::FairSemaphore;
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::View;
 use crate::model::caller::Payer;
+use crate::model::ids::TenantId;
 use crate::model::mount::Mount;
 use crate::model::scope::Revision;
 use crate::sources::{Connection, Leases};
@@ -30,8 +32,11 @@ const REFRESH: Duration = Duration::from_secs(1);
 const REFRESH_IDLE: Duration = Duration::from_secs(30);
 /// The maximum number of mounts; further ones are scanned once there are fewer.
 const MOST_MOUNTS: i64 = 10_000;
-/// The maximum number of concurrent scans.
+/// The maximum number of concurrent scans, which are admitted in turn between tenants.
 const MOST_SCANS: usize = 4;
+/// The maximum number of scans that wait for another to end, and how long each waits.
+const MOST_WAITING: usize = 10_000;
+const WAITS_FOR_SCAN: Duration = Duration::from_mins(10);
 /// How often a tree of files is scanned besides notifications.
 const OF_FILES: Duration = Duration::from_mins(1);
 /// How soon a scan is repeated that the database made fail, and notifications are opened again.
@@ -47,7 +52,7 @@ const BETWEEN_SCANS: Duration = Duration::from_secs(1);
 pub struct MountScanner {
     catalog: Arc<Catalog>,
     leases: Arc<Leases>,
-    scans: Arc<Semaphore>,
+    scans: Arc<FairSemaphore<TenantId>>,
     followed: HashMap<(ScannedMount, ConnectionLease), Following>,
 }
 
@@ -62,7 +67,7 @@ struct Following {
 impl MountScanner {
     /// Scans nothing yet.
     pub fn new(catalog: Arc<Catalog>, leases: Arc<Leases>) -> Self {
-        let scans = Arc::new(Semaphore::new(MOST_SCANS));
+        let scans = FairSemaphore::new(MOST_SCANS, MOST_WAITING);
         Self { catalog, leases, scans, followed: HashMap::new() }
     }
 
@@ -116,8 +121,15 @@ impl MountScanner {
             let scan = Scan { catalog: Arc::clone(&self.catalog), mount: mount.clone(), lease };
             let (sender, requested) = watch::channel(requested);
             let scans = Arc::clone(&self.scans);
-            let followed =
-                Followed { scan, scans, hints: None, seen: None, requested, rests_until: Instant::now() };
+            let followed = Followed {
+                scan,
+                scans,
+                hints: None,
+                seen: None,
+                requested,
+                is_requested: false,
+                rests_until: Instant::now(),
+            };
             let task = Box::pin(followed.run());
             let until = stop.clone();
             tasks.spawn(async move { until.run_until_cancelled(task).await.unwrap_or_default() });
@@ -130,12 +142,14 @@ impl MountScanner {
 /// A mount that is followed.
 struct Followed {
     scan: Scan,
-    scans: Arc<Semaphore>,
+    scans: Arc<FairSemaphore<TenantId>>,
     hints: Option<BoxStream<'static, ChangeHint>>,
     /// The connection as it was scanned last.
     seen: Option<Arc<Connection>>,
     /// Changes when a scan is requested.
     requested: watch::Receiver<Revision>,
+    /// Whether the next scan was requested.
+    is_requested: bool,
     /// No requested scan begins before: it takes at most half of the time.
     rests_until: Instant,
 }
@@ -154,19 +168,19 @@ impl Followed {
                 }
             }
             let is_all = extent == Extent::All;
-            let Ok(permit) = Arc::clone(&self.scans).acquire_owned().await else { return };
-            if is_all {
-                self.requested.mark_unchanged();
-            }
+            let Some(permit) = self.scans.acquire(self.scan.mount.agent.tenant, WAITS_FOR_SCAN).await else {
+                continue;
+            };
+            let on_request = is_all && self.take_request();
             let began = Instant::now();
-            let ended = self.scan.run(&extent, &mut last).await;
+            let ended = self.scan.run(&extent, on_request, &mut last).await;
             self.rests_until = Instant::now() + began.elapsed();
             drop(permit);
             let mut next = Extent::nothing();
             match ended {
                 Ok(Ended::Done(connection)) => {
                     if is_all {
-                        full = Instant::now() + every(&connection);
+                        full = self.next(&connection);
                     }
                     (self.seen, failures) = (Some(connection), 0);
                 }
@@ -213,6 +227,13 @@ impl Followed {
         known.path
     }
 
+    /// Whether a scan was requested since the last one.
+    fn take_request(&mut self) -> bool {
+        let is_new = self.requested.has_changed().unwrap_or_default();
+        self.requested.mark_unchanged();
+        std::mem::take(&mut self.is_requested) || is_new
+    }
+
     /// Waits for notifications, requests, another state of the connection, or the next scan of everything.
     async fn wait(&mut self, full: Instant, tree: &Path) -> Extent {
         let mut ticks = interval(RETRY);
@@ -242,6 +263,7 @@ impl Followed {
                 changed = self.requested.changed() => {
                     // Without a sender this task is about to end.
                     if changed.is_ok() {
+                        self.is_requested = true;
                         sleep_until(self.rests_until).await;
                     }
                     return Extent::All;
@@ -254,15 +276,20 @@ impl Followed {
         }
     }
 
+    /// When everything is scanned again.
+    fn next(&self, connection: &Connection) -> Instant {
+        let poll = connection.limits.poll();
+        match connection.kind {
+            Kind::File => Instant::now() + OF_FILES,
+            Kind::Git => self.scan.catalog.fetcher.round(connection.uid, poll).next,
+            _ => Instant::now() + poll,
+        }
+    }
+
     /// Whether the connection changed since it was scanned.
     fn is_changed(&self) -> bool {
         let known = self.scan.catalog.fetcher.connections().in_memory(self.scan.mount.connection);
         let seen = self.seen.as_ref().map(|seen| seen.revision);
         seen.is_some_and(|seen| known.is_none_or(|known| known.revision != seen))
     }
-}
-
-/// How often everything is scanned.
-fn every(connection: &Connection) -> Duration {
-    if connection.kind == Kind::File { OF_FILES } else { connection.limits.poll() }
 }

@@ -47,8 +47,13 @@ impl View {
             return None;
         }
         let (mount, suffix) = self.mount_around(uri)?;
+        Some((mount, self.file_of(mount, suffix)?))
+    }
+
+    /// The file of a mount with this encoded path.
+    pub(super) fn file_of(&self, mount: &Mount, suffix: &str) -> Option<Resource> {
         let entry = self.files(mount).and_then(|files| files.get(suffix));
-        Some((mount, mount.resource(suffix, entry, true)?))
+        mount.resource(suffix, entry, true)
     }
 
     /// At most `size` listed files of mounts, those after a URI, in byte order of their URIs. Without those that something

@@ -14,9 +14,12 @@ use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::kinds::Member;
-use crate::model::label::CallerLabels;
+use crate::model::label::{CallerLabels, Labels};
+use crate::model::mount::Mount;
 use crate::model::resource::Resource;
+use crate::model::scope::Revision;
 use crate::model::template::ResourceTemplate;
+use crate::model::variant::Variant;
 
 /// The definitions of an agent that a caller sees.
 #[derive(Debug, Clone)]
@@ -33,8 +36,8 @@ pub struct View {
 pub enum Answering {
     /// The resource of this URI, and whether its revision is that of a change of its content.
     Registered(Arc<Resource>, bool),
-    /// The file of a mount, whose revision is that of its last change, or of a later request to count it as changed.
-    Mounted(Arc<Resource>),
+    /// The file of a mount, the mount, and whether the revision of the file is that of a change of its content.
+    Mounted(Arc<Resource>, Arc<Mount>, bool),
     /// A template that it matches, and whether its revision is that of a change of its content.
     Rendered(Match, bool),
 }
@@ -43,10 +46,28 @@ impl Answering {
     /// The title of the definition; its name if it has none.
     pub fn title(&self) -> &str {
         let definition = match self {
-            Self::Registered(resource, _) | Self::Mounted(resource) => &resource.definition,
+            Self::Registered(resource, _) | Self::Mounted(resource, ..) => &resource.definition,
             Self::Rendered(found, _) => &found.template.definition,
         };
         definition.title.as_deref().unwrap_or(&definition.name)
+    }
+
+    /// Which content of the URI it is.
+    pub(in crate::catalog) fn variant(&self, uri: &ResourceUri) -> Variant {
+        match self {
+            Self::Registered(..) => Variant::from(uri.clone()),
+            Self::Mounted(_, mount, _) => Variant::by(mount.name.as_str(), uri),
+            Self::Rendered(found, _) => Variant::by(found.template.uri_template.as_str(), uri),
+        }
+    }
+
+    /// The labels of the definition.
+    pub(in crate::catalog) fn labels(&self) -> &Labels {
+        match self {
+            Self::Registered(resource, _) => &resource.labels,
+            Self::Mounted(_, mount, _) => &mount.labels,
+            Self::Rendered(found, _) => &found.template.labels,
+        }
     }
 }
 
@@ -63,6 +84,11 @@ impl View {
     /// All definitions, for what answers no caller.
     pub(in crate::catalog) fn unfiltered(snapshot: Arc<AgentSnapshot>) -> Self {
         Self::new(snapshot, || CallerLabels::Everything)
+    }
+
+    /// What another caller sees of the same snapshot.
+    pub(in crate::catalog) fn of(&self, labels: CallerLabels) -> Self {
+        Self::new(Arc::clone(&self.snapshot), || labels)
     }
 
     /// The snapshot that it is a view of.
@@ -187,21 +213,61 @@ impl View {
     /// [`Fault::ResourceNotFound`].
     pub fn answering(&self, uri: &ResourceUri) -> Result<Answering, Fault> {
         if let Some(resource) = self.resource(uri.as_str()) {
-            let is_touched =
-                resource.source.is_some() && self.snapshot.touched_resources.is_at(uri, resource.revision);
-            return Ok(Answering::Registered(Arc::clone(resource), is_touched));
+            return Ok(self.registered(uri, resource));
         }
-        if let Some((_, mut file)) = self.mounted(uri.as_str()) {
-            file.revision = file.revision.max(self.snapshot.touched.of(uri));
-            return Ok(Answering::Mounted(Arc::new(file)));
+        if let Some((mount, file)) = self.mounted(uri.as_str()) {
+            return Ok(self.file(uri, Arc::clone(mount), file));
         }
-        let mut found = self.template(uri).ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
+        let found = self.template(uri).ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
+        Ok(self.rendered(uri, found))
+    }
+
+    /// The definition of a variant, if the caller sees it and it can answer the URI.
+    pub(in crate::catalog) fn answering_as(
+        &self,
+        Variant { uri, definition }: &Variant,
+    ) -> Option<Answering> {
+        let Some(definition) = definition else {
+            return self.resource(uri.as_str()).map(|resource| self.registered(uri, resource));
+        };
+        if let Some(mount) = self.get::<Mount>(definition) {
+            let file = self.file_of(mount, mount.path_of(uri.as_str())?.0)?;
+            return Some(self.file(uri, Arc::clone(mount), file));
+        }
+        let found = Match::of(self.get::<ResourceTemplate>(definition)?, uri)?;
+        Some(self.rendered(uri, found))
+    }
+
+    fn registered(&self, uri: &ResourceUri, resource: &Arc<Resource>) -> Answering {
+        let touched = &self.snapshot.touched_resources;
+        let is_touched = resource.source.is_some() && touched.is_at(uri.as_str(), resource.revision);
+        Answering::Registered(Arc::clone(resource), is_touched)
+    }
+
+    fn file(&self, uri: &ResourceUri, mount: Arc<Mount>, mut file: Resource) -> Answering {
+        let (revision, is_touched) = self.last_change(uri, mount.name.as_str(), file.revision);
+        file.revision = revision;
+        Answering::Mounted(Arc::new(file), mount, is_touched)
+    }
+
+    fn rendered(&self, uri: &ResourceUri, mut found: Match) -> Answering {
         let mut is_touched = false;
         if found.template.source.is_some() {
-            found.revision = found.revision.max(self.snapshot.touched.of(uri));
-            is_touched = self.snapshot.touched.is_at(uri, found.revision);
+            let text = found.template.uri_template.as_str();
+            (found.revision, is_touched) = self.last_change(uri, text, found.revision);
         }
-        Ok(Answering::Rendered(found, is_touched))
+        Answering::Rendered(found, is_touched)
+    }
+
+    /// The newest revision of what a definition answers a URI with, given that of the definition, and whether it is that of
+    /// a change of the content.
+    fn last_change(&self, uri: &ResourceUri, definition: &str, own: Revision) -> (Revision, bool) {
+        let touched = &self.snapshot.touched;
+        // Only with labels do several definitions answer one URI.
+        let variant = self.has_labels().then(|| Variant::by(definition, uri).to_string());
+        let subjects = || [Some(uri.as_str()), variant.as_deref()].into_iter().flatten();
+        let newest = subjects().map(|subject| touched.of(subject)).fold(own, Revision::max);
+        (newest, subjects().any(|subject| touched.is_at(subject, newest)))
     }
 
     /// Checks that a URI can be read.

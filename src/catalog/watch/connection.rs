@@ -7,16 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use content_source::{ChangeHint, Kind, Path, Segment};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use super::files::ConnectionFiles;
 use super::hints::Hints;
-use super::poll::{Known, Looked, StoredBytes, Verdict};
+use super::poll::{Known, Looked, Verdict};
+use super::record::StoredBytes;
 use super::schedule::Schedule;
+use crate::cache::FairSemaphore;
 use crate::catalog::Catalog;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
+use crate::model::ids::TenantId;
 use crate::sources::WatchEvent;
 use crate::store::leases::HeldLease;
 use crate::store::watching::Subject;
@@ -35,6 +39,8 @@ const BETWEEN_REVISIONS: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// After what time content is looked at again that the source says has changed, while the rate of polls is used up.
 const SOON: Duration = Duration::from_millis(100);
+/// How long a look waits for a place among those of all connections, in turn between tenants.
+const WAITS_FOR_PERMIT: Duration = Duration::from_mins(1);
 /// How often stored content is removed that is too old.
 const EXPIRE_EVERY: Duration = Duration::from_secs(10);
 /// After what time subjects that could not be read are read again.
@@ -49,6 +55,8 @@ struct Watched {
     path: Option<Path>,
     every: Duration,
     failures: u32,
+    /// How many times in a row the rate of polls was used up.
+    refusals: u32,
     is_polled: bool,
     /// It may have changed since the look in progress began.
     again: bool,
@@ -68,13 +76,14 @@ pub(super) struct ConnectionWatch {
     catalog: Arc<Catalog>,
     held: HeldLease,
     /// Shared by the watches of all connections.
-    permits: Arc<Semaphore>,
+    permits: Arc<FairSemaphore<TenantId>>,
     /// Set while nothing is watched.
     is_idle: Arc<AtomicBool>,
     watched: HashMap<Subject, Watched>,
     by_path: BTreeMap<Vec<Segment>, HashSet<Subject>>,
     schedule: Schedule,
     stored: Arc<StoredBytes>,
+    files: ConnectionFiles,
     /// When everything was looked at last since what changed was not known.
     swept: Option<Instant>,
 }
@@ -83,10 +92,11 @@ impl ConnectionWatch {
     pub(super) fn new(
         catalog: Arc<Catalog>,
         held: HeldLease,
-        permits: Arc<Semaphore>,
+        permits: Arc<FairSemaphore<TenantId>>,
         is_idle: Arc<AtomicBool>,
     ) -> Self {
         let stored = Arc::new(StoredBytes::new(catalog.limits.watched_bytes));
+        let files = ConnectionFiles::new(Arc::clone(&catalog.watched_files));
         Self {
             catalog,
             held,
@@ -96,6 +106,7 @@ impl ConnectionWatch {
             by_path: BTreeMap::new(),
             schedule: Schedule::default(),
             stored,
+            files,
             swept: None,
         }
     }
@@ -153,6 +164,7 @@ impl ConnectionWatch {
         let gone: Vec<_> = self.watched.keys().filter(|subject| !live.contains(*subject)).cloned().collect();
         for subject in &gone {
             self.schedule.remove(subject);
+            self.files.remove(subject);
             if let Some(Watched { path: Some(path), .. }) = self.watched.remove(subject) {
                 self.unplace(subject, &path);
             }
@@ -168,6 +180,7 @@ impl ConnectionWatch {
                     path: None,
                     every: BETWEEN_REVISIONS,
                     failures: 0,
+                    refusals: 0,
                     is_polled: false,
                     again: false,
                     is_urgent: false,
@@ -198,8 +211,12 @@ impl ConnectionWatch {
         let (catalog, permits) = (Arc::clone(&self.catalog), Arc::clone(&self.permits));
         let (lease, known, stored) = (self.held.lease, watched.known.clone(), Arc::clone(&self.stored));
         Some(async move {
-            let _permit = permits.acquire_owned().await;
-            let looked = catalog.look(&lease, &subject, &known, &stored).await;
+            let permit = permits.acquire(subject.0.tenant, WAITS_FOR_PERMIT).await;
+            let looked = match permit {
+                Some(_) => catalog.look(&lease, &subject, &known, &stored).await,
+                None => Err(Fault::SourceFailed("busy")),
+            };
+            drop(permit);
             // With jitter, so that what begins together does not stay together.
             let mut random = [0];
             let jitter = catalog.sources.random.fill(&mut random).map_or(0, |()| random[0]);
@@ -212,13 +229,19 @@ impl ConnectionWatch {
         let Some(watched) = self.watched.get_mut(&subject) else { return };
         watched.is_polled = false;
         self.catalog.fetcher.count(WatchEvent::Polled);
-        let mut moved = None;
+        let (mut moved, mut is_in_rounds) = (None, false);
         let after = match looked {
             Ok(Some(looked)) => {
-                (watched.failures, watched.is_urgent) = (0, false);
+                (watched.failures, watched.refusals, watched.is_urgent) = (0, 0, false);
+                let (kind, _) = looked.source;
+                is_in_rounds = kind == Kind::Git && looked.verdict != Verdict::Open;
+                if looked.is_of_mount && looked.known.contents.is_some() {
+                    self.files.insert(&subject);
+                } else {
+                    self.files.remove(&subject);
+                }
                 watched.known = looked.known;
                 watched.every = looked.every;
-                let (kind, _) = looked.source;
                 if looked.path != watched.path {
                     moved = Some(std::mem::replace(&mut watched.path, looked.path.clone()));
                 }
@@ -231,21 +254,40 @@ impl ConnectionWatch {
                     (Verdict::Open, _) => BETWEEN_REVISIONS,
                     (_, Kind::File) if hints.are_reliable() => SCAN,
                     (_, Kind::File) => OF_FILES,
+                    (_, Kind::Git) => {
+                        self.catalog.fetcher.round(self.held.lease.connection, looked.every).left()
+                    }
                     _ if hints.are_reliable() => looked.every.max(SCAN),
                     _ => looked.every,
                 }
             }
-            Ok(None) => watched.every.max(BETWEEN_REVISIONS),
+            Ok(None) => {
+                self.files.remove(&subject);
+                watched.every.max(BETWEEN_REVISIONS)
+            }
             // The rate of polls is used up: that is no failure.
             Err(Fault::SourceFailed("busy")) if watched.is_urgent => SOON,
-            Err(Fault::SourceFailed("busy")) => BETWEEN_REVISIONS,
+            // Later each time: what is refused takes time, too, if there is much of it.
+            Err(Fault::SourceFailed("busy")) => {
+                watched.refusals = watched.refusals.saturating_add(1);
+                backed_off(BETWEEN_REVISIONS, watched.refusals).min(watched.every.max(BETWEEN_REVISIONS))
+            }
             Err(fault) => {
                 tracing::debug!(%fault, "watched content not fetched");
+                // Until it is, scans find what changes.
+                self.files.remove(&subject);
                 watched.failures = watched.failures.saturating_add(1);
                 backed_off(watched.every, watched.failures)
             }
         };
-        let after = if watched.again { Duration::ZERO } else { after.mul_f64(1.0 - jitter) };
+        let after = if watched.again {
+            Duration::ZERO
+        } else if is_in_rounds {
+            // What begins with a round of polls shares what it asks.
+            after
+        } else {
+            after.mul_f64(1.0 - jitter)
+        };
         let at = (now + after).max(watched.not_before);
         self.schedule.set(&subject, at);
         if let Some(before) = moved {

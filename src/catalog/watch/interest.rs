@@ -8,16 +8,20 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::catalog::Catalog;
-use crate::catalog::snapshot::view::{Answering, View};
+use crate::catalog::snapshot::view::View;
 use crate::model::caller::Payer;
 use crate::model::feed::{SubscriptionStamp, Subscriptions};
 use crate::model::ids::{AgentRef, ConnectionId, ResourceUri};
+use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
+use crate::model::variant::Variant;
 use crate::store::StoreError;
 use crate::store::watching::Subject;
 
 /// The maximum number of subjects of a replica; further ones are watched once others are not.
 const MOST_SUBJECTS: usize = 50_000;
+/// The maximum number of subjects of a tenant: those of a few leave no others unwatched.
+const MOST_OF_TENANT: usize = MOST_SUBJECTS / 4;
 /// The maximum number of subjects of a statement.
 const AT_ONCE: usize = 1_000;
 /// For how long subjects are recorded without being extended.
@@ -36,8 +40,8 @@ struct Looked {
     revision: Revision,
 }
 
-/// The connections of the subscribed URIs of an agent.
-type Subjects = BTreeMap<ResourceUri, ConnectionId>;
+/// The connections of the content of the subscribed URIs of an agent.
+type Subjects = BTreeMap<Variant, ConnectionId>;
 
 /// What streams of this replica are subscribed to.
 pub(super) struct Interest {
@@ -96,8 +100,10 @@ impl Interest {
                 continue;
             };
             let looked = Looked { stamp, revision: snapshot.revision };
-            let is_known = self.looked.get(&agent) == Some(&looked);
-            if !is_known && self.look(agent, &View::unfiltered(snapshot)).await {
+            let view = View::unfiltered(snapshot);
+            // With labels, callers who are gone may have been the only ones who saw something.
+            let is_known = self.looked.get(&agent) == Some(&looked) && !view.has_labels();
+            if !is_known && self.look(agent, &view).await {
                 self.looked.insert(agent, looked);
             }
         }
@@ -108,7 +114,7 @@ impl Interest {
         for (agent, subjects) in &mut self.wanted {
             let before = subjects.len();
             let live: HashSet<_> = self.subscriptions.uris(*agent).into_iter().collect();
-            subjects.retain(|uri, _| live.contains(uri));
+            subjects.retain(|variant, _| live.contains(&variant.uri));
             if subjects.len() < before {
                 self.differing.insert(*agent);
             }
@@ -116,20 +122,38 @@ impl Interest {
         self.wanted.retain(|_, subjects| !subjects.is_empty());
     }
 
+    /// The subscribed URIs of an agent, each with the labels of each caller; as those of one who sees everything if no
+    /// definition has labels.
+    fn subscribed(&self, agent: AgentRef, view: &View) -> Vec<(ResourceUri, CallerLabels)> {
+        if !view.has_labels() {
+            let uris = self.subscriptions.uris(agent).into_iter();
+            return uris.map(|uri| (uri, CallerLabels::Everything)).collect();
+        }
+        let by_uri = self.subscriptions.callers(agent).into_iter();
+        by_uri
+            .flat_map(|(uri, callers)| callers.into_iter().map(move |caller| (uri.clone(), caller)))
+            .collect()
+    }
+
     /// Finds the connections of what is subscribed to of an agent. Returns false if that is too much.
     async fn look(&mut self, agent: AgentRef, view: &View) -> bool {
-        let others = self.wanted.iter().filter(|(other, _)| **other != agent);
-        let most = MOST_SUBJECTS.saturating_sub(others.map(|(_, subjects)| subjects.len()).sum());
+        let others = || self.wanted.iter().filter(|(other, _)| **other != agent);
+        let all: usize = others().map(|(_, subjects)| subjects.len()).sum();
+        let of_tenant = others().filter(|(other, _)| other.tenant == agent.tenant);
+        let of_tenant: usize = of_tenant.map(|(_, subjects)| subjects.len()).sum();
+        let most = MOST_SUBJECTS.saturating_sub(all).min(MOST_OF_TENANT.saturating_sub(of_tenant));
         let mut subjects = Subjects::new();
-        for (number, uri) in self.subscriptions.uris(agent).into_iter().enumerate() {
+        let mut views = HashMap::new();
+        for (number, (uri, caller)) in self.subscribed(agent, view).into_iter().enumerate() {
             if number % YIELD_EVERY == YIELD_EVERY - 1 {
                 tokio::task::yield_now().await;
             }
-            // Scans find changes of the files of mounts.
-            let answering = view.answering(&uri).ok().filter(|found| !matches!(found, Answering::Mounted(_)));
-            let connection = answering.and_then(|answering| answering.sourced()?.connection());
-            if let Some(connection) = connection {
-                subjects.insert(uri, connection);
+            let seen = views.entry(caller.clone()).or_insert_with(|| view.of(caller));
+            let Ok(answering) = seen.answering(&uri) else { continue };
+            let connection = answering.sourced().and_then(|sourced| sourced.connection());
+            let variant = answering.variant(&uri);
+            if let Some(connection) = connection.filter(|_| variant.is_storable()) {
+                subjects.insert(variant, connection);
             }
         }
         let is_complete = subjects.len() <= most;
@@ -177,22 +201,23 @@ impl Interest {
         let (catalog, replica) = (Arc::clone(&self.catalog), self.replica);
         let wanted = self.wanted.get(&agent).cloned().unwrap_or_default();
         let recorded = self.recorded.entry(agent).or_default();
-        let other = |uri: &ResourceUri, connection: &ConnectionId, than: &Subjects| {
-            than.get(uri).is_none_or(|known| known != connection)
+        let other = |variant: &Variant, connection: &ConnectionId, than: &Subjects| {
+            than.get(variant).is_none_or(|known| known != connection)
         };
-        let gone = recorded.iter().filter(|(uri, connection)| other(uri, connection, &wanted));
-        let gone: Vec<Subject> = gone.map(|(uri, _)| (agent, uri.clone())).collect();
+        let gone = recorded.iter().filter(|(variant, connection)| other(variant, connection, &wanted));
+        let gone: Vec<Subject> = gone.map(|(variant, _)| (agent, variant.clone())).collect();
         for batch in gone.chunks(AT_ONCE) {
             catalog.store.forget_watching(replica, batch).await?;
-            for (_, uri) in batch {
-                recorded.remove(uri);
+            for (_, variant) in batch {
+                recorded.remove(variant);
             }
         }
-        let added = wanted.iter().filter(|(uri, connection)| other(uri, connection, recorded));
-        let added: Vec<_> = added.map(|(uri, connection)| ((agent, uri.clone()), *connection)).collect();
+        let added = wanted.iter().filter(|(variant, connection)| other(variant, connection, recorded));
+        let added: Vec<_> =
+            added.map(|(variant, connection)| ((agent, variant.clone()), *connection)).collect();
         for batch in added.chunks(AT_ONCE) {
             catalog.store.record_watching(replica, batch, LIFETIME).await?;
-            recorded.extend(batch.iter().map(|((_, uri), connection)| (uri.clone(), *connection)));
+            recorded.extend(batch.iter().map(|((_, variant), connection)| (variant.clone(), *connection)));
         }
         if recorded.is_empty() {
             self.recorded.remove(&agent);

@@ -1,30 +1,23 @@
 //! A look at watched content: it is fetched, and a change is a revision of the agent.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use content_source::{Content, Kind, Location, Path, Validator};
+use content_source::{Content, Kind, Location, Path};
 use sha2::{Digest as _, Sha256};
-use tokio::time::Instant;
 
+use super::record::{Discovered, Discovery, Recorded, StoredBytes};
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::{Answering, View};
-use crate::catalog::target::Target;
-use crate::model::audience::Audience;
-use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentRef, ConnectionId};
-use crate::model::resource::Resource;
-use crate::model::scope::{ChangeKind, Revision, Scope};
+use crate::model::ids::AgentRef;
+use crate::model::scope::Revision;
 use crate::sources::{Missed, Polled};
-use crate::store::found_contents::{FoundAt, FoundContents, size};
 use crate::store::leases::ConnectionLease;
 use crate::store::watched::Found;
 use crate::store::watching::Subject;
-use crate::store::write::Write;
 
 /// What is known of watched content.
 #[derive(Debug, Clone, Default)]
@@ -55,19 +48,10 @@ pub(super) struct Looked {
     pub(super) source: (Kind, Revision),
     /// Its path, if it has one.
     pub(super) path: Option<Path>,
+    /// Whether it is a file of a mount, whose changes scans leave to this watch from now on.
+    pub(super) is_of_mount: bool,
     /// How often content of the connection is polled.
     pub(super) every: Duration,
-}
-
-/// How the record of a change ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Recorded {
-    /// At this revision.
-    Done(Revision),
-    /// Another replica holds the lease.
-    LeaseLost,
-    /// Something else was recorded meanwhile, or the definition was written.
-    Outdated,
 }
 
 impl Catalog {
@@ -80,11 +64,12 @@ impl Catalog {
         known: &Known,
         stored: &StoredBytes,
     ) -> Result<Option<Looked>, Fault> {
-        let (agent, uri) = subject;
+        let (agent, variant) = subject;
         let AgentRef { tenant, uid } = *agent;
         let snapshot = self.snapshot_of(Payer::Tenant(tenant), tenant, uid).await?;
-        let Ok(answering) = View::unfiltered(snapshot).answering(uri) else { return Ok(None) };
-        let sourced = answering.sourced().filter(|_| !matches!(answering, Answering::Mounted(_)));
+        let view = View::unfiltered(snapshot);
+        let Some(answering) = view.answering_as(variant) else { return Ok(None) };
+        let sourced = answering.sourced();
         let wanted = sourced.and_then(|sourced| sourced.wanted(*agent, Payer::Tenant(tenant)));
         let Some(wanted) = wanted.filter(|wanted| wanted.connection == lease.connection) else {
             return Ok(None);
@@ -94,17 +79,22 @@ impl Catalog {
             Location::Statement { .. } => None,
         };
         let polled = self.fetcher.poll(wanted).await.map_err(|missed| match missed {
-            Missed::NotFound => Fault::ResourceNotFound(uri.clone()),
+            Missed::NotFound => Fault::ResourceNotFound(variant.uri.clone()),
             Missed::Fault(fault) => fault,
         })?;
         let Polled { source, every, .. } = polled;
+        let is_of_mount = matches!(answering, Answering::Mounted(..));
         let weak = polled.contents.as_ref().map(Arc::downgrade);
         let is_same =
             known.contents.as_ref().zip(weak.as_ref()).is_some_and(|(known, found)| known.ptr_eq(found));
         let looked = |verdict, recorded, contents| {
             let known = Known { recorded, contents };
-            Some(Looked { known, verdict, source, path, every })
+            Some(Looked { known, verdict, source, path, is_of_mount, every })
         };
+        // That a file of a mount vanished is found by a scan.
+        if is_of_mount && polled.contents.is_none() {
+            return Ok(looked(Verdict::Same, known.recorded, None));
+        }
         if is_same && known.recorded.is_some() {
             return Ok(looked(Verdict::Same, known.recorded, weak));
         }
@@ -113,123 +103,22 @@ impl Catalog {
             return Ok(looked(Verdict::Same, known.recorded, weak));
         }
         let found = Discovery::new(&polled, lease, stored);
-        match self.record(lease, subject, &answering, (known.recorded, digest, found)).await? {
+        let is_first =
+            view.answering(&variant.uri).is_ok_and(|first| first.variant(&variant.uri) == *variant);
+        let change = if is_first { variant.uri.to_string() } else { variant.to_string() };
+        let discovered = Discovered { found: known.recorded, digest, contents: found, change };
+        match self.record(lease, subject, &answering, discovered).await? {
             Recorded::Done(revision) => {
                 self.fetcher.carry(polled, revision);
                 let fence = known.recorded.map_or(0, |recorded| recorded.fence) + 1;
                 Ok(looked(Verdict::Changed, Some(Found { digest, fence }), weak))
             }
             Recorded::Outdated => {
-                let recorded = self.store.found(*agent, uri).await?;
+                let recorded = self.store.found(*agent, variant).await?;
                 Ok(looked(Verdict::Open, recorded, None))
             }
             Recorded::LeaseLost => Ok(None),
         }
-    }
-
-    /// Records what was found, and makes a revision, unless the lease is lost or a write was faster.
-    async fn record(
-        self: &Arc<Self>,
-        lease: &ConnectionLease,
-        (agent, uri): &Subject,
-        answering: &Answering,
-        (recorded, digest, found): (Option<Found>, ContentHash, Discovery),
-    ) -> Result<Recorded, Fault> {
-        let (catalog, agent, uri, lease) = (Arc::clone(self), *agent, uri.clone(), *lease);
-        let (labels, revision) = match answering {
-            Answering::Registered(resource, _) | Answering::Mounted(resource) => {
-                (resource.labels.clone(), Some(resource.revision))
-            }
-            Answering::Rendered(found, _) => (found.template.labels.clone(), None),
-        };
-        self.writer
-            .detached(async move {
-                let work = || {
-                    async |write: &mut Write| {
-                        let (target, old) = Target::lock::<Resource>(write, agent, uri.as_str()).await?;
-                        // The lease is held until the commit.
-                        if !write.has_lease(&lease).await? {
-                            return Ok(Recorded::LeaseLost);
-                        }
-                        let now = catalog.sources.clock.now();
-                        if old.map(|old| old.revision) != revision
-                            || !write.record_found((agent, &uri), recorded, digest, now).await?
-                        {
-                            return Ok(Recorded::Outdated);
-                        }
-                        found.store(write, (agent, uri.clone()), target.revision).await?;
-                        write.touch_resource(agent, &uri, target.revision, now).await?;
-                        let audience = Audience::of(&labels);
-                        write.change_for(audience, target.scope, ChangeKind::ResourceTouched, uri.as_str());
-                        Ok(Recorded::Done(target.revision))
-                    }
-                };
-                let scope = Scope::from(agent.uid);
-                catalog.writer.transact_shared(scope, &AuditedWrite::UNAUDITED, work).await
-            })
-            .await
-    }
-}
-
-/// The size of what is stored of a connection, and its limit.
-#[derive(Debug)]
-pub(super) struct StoredBytes {
-    used: AtomicI64,
-    limit: i64,
-}
-
-impl StoredBytes {
-    pub(super) fn new(limit: u64) -> Self {
-        Self { used: AtomicI64::new(0), limit: i64::try_from(limit).unwrap_or(i64::MAX) }
-    }
-
-    pub(super) fn set(&self, used: i64) {
-        self.used.store(used, Ordering::Relaxed);
-    }
-
-    /// Whether something may be stored.
-    pub(super) fn is_empty(&self) -> bool {
-        self.used.load(Ordering::Relaxed) == 0
-    }
-
-    /// Adds to it unless the limit would be exceeded.
-    fn reserve(&self, size: i64) -> bool {
-        let added = |used: i64| used.checked_add(size).filter(|used| *used <= self.limit);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added).is_ok()
-    }
-}
-
-/// Content that was found, to be stored for all replicas.
-#[derive(Debug, Clone)]
-struct Discovery {
-    contents: Option<Arc<[Content]>>,
-    validator: Option<Validator>,
-    connection: ConnectionId,
-    connected: Revision,
-    fetched: Instant,
-    ttl: Duration,
-}
-
-impl Discovery {
-    /// Nothing is stored that would be too old at once, or too much.
-    fn new(polled: &Polled, lease: &ConnectionLease, stored: &StoredBytes) -> Self {
-        let worth = |contents: &&Arc<[Content]>| !polled.ttl.is_zero() && stored.reserve(size(contents));
-        Self {
-            contents: polled.contents.as_ref().filter(worth).cloned(),
-            validator: polled.validator().cloned(),
-            connection: lease.connection,
-            connected: polled.source.1,
-            fetched: polled.fetched(),
-            ttl: polled.ttl,
-        }
-    }
-
-    async fn store(&self, write: &mut Write, subject: Subject, revision: Revision) -> Result<(), Fault> {
-        let Some(contents) = self.contents.as_deref() else { return Ok(()) };
-        let at = FoundAt { connection: self.connection, connected: self.connected, revision };
-        let found =
-            FoundContents { contents, validator: self.validator.clone(), age: self.fetched.elapsed() };
-        Ok(write.put_found_contents(&subject, at, &found, self.ttl).await?)
     }
 }
 

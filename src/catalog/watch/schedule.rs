@@ -63,7 +63,7 @@ mod tests {
 
     fn subject(uri: &str) -> Subject {
         let agent = AgentRef { tenant: TenantId(Uuid::nil()), uid: AgentId(Uuid::nil()) };
-        (agent, ResourceUri::parse(uri).unwrap())
+        (agent, ResourceUri::parse(uri).unwrap().into())
     }
 
     #[test]

@@ -52,9 +52,11 @@ pub(super) enum Affected {
     Resource(ResourceUri),
 }
 
-/// Whether the change may affect URIs that are served by a resource template or a mount.
-pub(super) fn affects_templated_uris(kind: ChangeKind) -> bool {
-    kind.relists_templates() || matches!(kind, ChangeKind::TemplateBody | ChangeKind::MountServed)
+/// Whether the change may affect URIs that are served by a resource template or a mount. For whom depends on what a caller
+/// sees.
+pub(super) fn affects_templated_uris(change: &Change) -> bool {
+    let of_definitions = matches!(change.kind, ChangeKind::TemplateBody | ChangeKind::MountServed);
+    change.kind.relists_templates() || of_definitions || change.is_of_variant()
 }
 
 /// The subjects that a change affects without regard to templates, each with its revision.
@@ -64,10 +66,8 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
         ChangeKind::ResourceAdded | ChangeKind::ResourceRemoved | ChangeKind::ResourceDefined => {
             (Some(Affected::ResourceList), true)
         }
-        ChangeKind::ResourceContents
-        | ChangeKind::ResourceTouched
-        | ChangeKind::SkillFile
-        | ChangeKind::EntryChanged => (None, true),
+        ChangeKind::ResourceContents | ChangeKind::SkillFile => (None, true),
+        ChangeKind::ResourceTouched => (None, !change.is_of_variant()),
         ChangeKind::TemplateAdded
         | ChangeKind::TemplateRemoved
         | ChangeKind::TemplateDefined
@@ -83,8 +83,9 @@ pub(super) fn directly_affected(change: &Change) -> impl Iterator<Item = (Revisi
             (Some(Affected::PromptList), false)
         }
         ChangeKind::AgentTools => (Some(Affected::ToolList), false),
-        // Which URIs a body or a mount affects depends on the templates and mounts that a caller sees.
+        // Which URIs these affect depends on the templates and mounts that a caller sees.
         ChangeKind::TemplateBody
+        | ChangeKind::EntryChanged
         | ChangeKind::MountServed
         | ChangeKind::MountRequested
         | ChangeKind::TemplateCompletions

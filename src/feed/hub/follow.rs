@@ -142,7 +142,7 @@ impl Feed {
         watched: impl FnOnce() -> Watched,
     ) -> Option<TemplateEffects> {
         let changes: Vec<_> =
-            changes.iter().filter(|(change, _)| affects_templated_uris(change.kind)).cloned().collect();
+            changes.iter().filter(|(change, _)| affects_templated_uris(change)).cloned().collect();
         let last = changes.last()?.0.revision;
         let audience = changes.iter().map(|(_, audience)| audience.clone()).reduce(Audience::or)?;
         let watched = watched();

@@ -1,7 +1,7 @@
 //! The topics and streams of this replica.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use super::topic::Topic;
 use crate::cache::GroupCommit;
 use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri};
+use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
 use crate::store::snapshot::{Head, Snapshot};
 use crate::store::{Store, StoreError};
@@ -94,8 +95,16 @@ impl Hub {
 
     /// The URIs that streams of an agent are subscribed to.
     pub(in crate::feed) fn uris(&self, agent: AgentId) -> Vec<ResourceUri> {
-        let topic = self.topics.lock().get(&agent).map(|entry| Arc::clone(&entry.topic));
-        topic.map(|topic| topic.uris()).unwrap_or_default()
+        self.topic(agent).map(|topic| topic.uris()).unwrap_or_default()
+    }
+
+    /// As [`uris`](Self::uris), each with the labels of the callers of these streams.
+    pub(in crate::feed) fn callers(&self, agent: AgentId) -> Vec<(ResourceUri, HashSet<CallerLabels>)> {
+        self.topic(agent).map(|topic| topic.callers()).unwrap_or_default()
+    }
+
+    fn topic(&self, agent: AgentId) -> Option<Arc<Topic>> {
+        self.topics.lock().get(&agent).map(|entry| Arc::clone(&entry.topic))
     }
 
     /// Marks every subject dirty and rechecks every stream, after the database went back in time.

@@ -44,7 +44,7 @@ struct Index {
     uris: HashMap<ResourceUri, UriEntry>,
     /// All streams of the agent.
     subscribers: Vec<Arc<DirtySet>>,
-    /// Number of URIs added so far.
+    /// Number of URIs, and of callers with other labels at one, that were added so far.
     additions: u64,
 }
 
@@ -160,12 +160,13 @@ impl Topic {
     /// Sets the labels of a stream's caller. It sees other definitions from now on, so everything is marked dirty.
     pub(super) fn relabel(&self, subscriber: &DirtySet, labels: CallerLabels) {
         // No change is marked meanwhile.
-        let _index = self.index.lock();
+        let mut index = self.index.lock();
         subscriber.set_labels(labels);
+        index.additions += 1;
         subscriber.mark_all(Revision(1));
     }
 
-    /// Changes when a URI gets its first stream.
+    /// Changes when a URI gets its first stream, or the first one of a caller with other labels.
     pub(super) fn stamp(&self) -> SubscriptionStamp {
         (self.created, self.index.lock().additions)
     }
@@ -173,6 +174,14 @@ impl Topic {
     /// The URIs with an interested stream.
     pub(super) fn uris(&self) -> Vec<ResourceUri> {
         self.index.lock().uris.keys().cloned().collect()
+    }
+
+    /// The URIs with an interested stream, each with the labels of the callers of its streams.
+    pub(super) fn callers(&self) -> Vec<(ResourceUri, HashSet<CallerLabels>)> {
+        let index = self.index.lock();
+        let labels =
+            |entry: &UriEntry| entry.subscribers.iter().map(|subscriber| subscriber.labels()).collect();
+        index.uris.iter().map(|(uri, entry)| (uri.clone(), labels(entry))).collect()
     }
 
     /// The URIs with an interested stream, and the labels of the callers of streams.
@@ -228,6 +237,10 @@ impl Index {
                     self.additions += 1;
                     UriEntry { watched, subscribers: Vec::new(), number: self.additions }
                 });
+                let labels = subscriber.labels();
+                if !entry.subscribers.iter().any(|other| other.labels() == labels) {
+                    self.additions += 1;
+                }
                 (Subject::Resource(Arc::clone(&entry.watched)), &mut entry.subscribers)
             }
         };

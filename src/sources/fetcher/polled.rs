@@ -55,7 +55,10 @@ impl Fetcher {
         inner.gates.admit_poll((uid, connected), &connection.limits, tenant)?;
         let key = Key { connection: uid, connected, tenant, agent, revision, location };
         let known = inner.kept.peek(&key);
-        let kept = Inner::flight(inner, key.clone(), &connection, (known, None)).await?;
+        // A repository is asked once in a round what its reference names.
+        let is_shared = connection.kind == Kind::Git;
+        let since = is_shared.then(|| self.round(uid, connection.limits.poll()).began);
+        let kept = Inner::flight(inner, key.clone(), &connection, (known, None), since).await?;
         let (contents, ttl) = (kept.contents.clone(), ttl.unwrap_or(inner.ttl));
         let source = (connection.kind, connection.revision);
         Ok(Polled { contents, source, every: connection.limits.poll(), ttl, key, kept })

@@ -23,7 +23,7 @@ impl Fetcher {
         let source = connection.enabled_source()?;
         let deadline = Instant::now() + limits.timeout();
         let passage = self.inner.gates.pass((*uid, *revision), limits, OPERATOR, deadline).await?;
-        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES };
+        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES, since: None };
         let asked = timeout_at(deadline, source.fetch(location, None, bounds)).await;
         let fetched = asked.unwrap_or(Err(FetchError::Timeout));
         passage.record(&fetched);

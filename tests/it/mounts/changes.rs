@@ -25,6 +25,9 @@ async fn changed_files_are_notified_on_another_replica() {
     let filter = json!({"resourcesListChanged": true, "resourceSubscriptions": ["file:///guides/a.md"]});
     let mut modern = listen(&other, "notes", &site.key, json!(1), filter).await;
     assert_eq!(modern.next_summary().await, "notifications/subscriptions/acknowledged");
+    // What is watched for the first time counts as changed.
+    assert_eq!(modern.next_summary().await, "updated file:///guides/a.md");
+    assert_eq!(legacy.next_summary().await, "updated file:///guides/a.md");
     assert_eq!((modern.drain(QUIET).await, legacy.drain(QUIET).await), (vec![], vec![]));
 
     let began = Instant::now();
@@ -53,6 +56,52 @@ async fn changed_files_are_notified_on_another_replica() {
         other.http.call("notes", &site.key, "resources/read", json!({"uri": "file:///guides/a.md"})).await;
     assert_eq!(gone["error"]["data"]["code"], "resource_not_found");
     eventually("the state counts them", async || site.status("guides").await["entries"] == 2).await;
+}
+
+#[tokio::test]
+async fn touched_file_is_no_change_for_its_subscribers() {
+    let site = Site::new().await;
+    site.write("guides/a.md", "one");
+    site.mount("guides", guides()).await;
+    let filter = json!({"resourcesListChanged": true, "resourceSubscriptions": ["file:///guides/a.md"]});
+    let mut stream = listen(&site.replica, "notes", &site.key, json!(1), filter).await;
+    stream.expect_events(&["notifications/subscriptions/acknowledged", "updated file:///guides/a.md"]).await;
+    let revision = async || site.replica.admin("GET", "/agents/notes/manifest", None).await.revision();
+    let before = revision().await;
+
+    let file = std::fs::File::open(site.root().join("guides/a.md")).unwrap();
+    file.set_modified(std::time::SystemTime::now() + Duration::from_secs(60)).unwrap();
+    // Another inode, with the same bytes.
+    site.write("guides/a.tmp", "one");
+    std::fs::rename(site.root().join("guides/a.tmp"), site.root().join("guides/a.md")).unwrap();
+    // Found after these by the scan, and the only change.
+    site.write("guides/b.md", "one");
+    stream.expect_events(&["resources"]).await;
+    assert_eq!(stream.drain(QUIET).await, Vec::<String>::new());
+    assert_eq!(revision().await, before + 1);
+
+    site.write("guides/a.md", "twice");
+    assert_eq!(stream.next_summary().await, "updated file:///guides/a.md");
+    assert_eq!(site.text("file:///guides/a.md").await.as_deref(), Some("twice"));
+    assert_eq!(stream.drain(QUIET).await, Vec::<String>::new());
+    assert_eq!(revision().await, before + 2);
+    let listed = site.call("resources/list", json!({})).await;
+    assert_eq!(listed["result"]["resources"][0]["size"], 5, "{listed}");
+}
+
+#[tokio::test]
+async fn change_below_a_registered_resource_is_no_change_of_it() {
+    let site = Site::new().await;
+    site.write("guides/a.md", "one");
+    site.mount("guides", guides()).await;
+    site.replica.put("notes", "file:///guides/a.md", "registered").await;
+    let filter = json!({"resourcesListChanged": true, "resourceSubscriptions": ["file:///guides/a.md"]});
+    let mut stream = listen(&site.replica, "notes", &site.key, json!(1), filter).await;
+    assert_eq!(stream.next_summary().await, "notifications/subscriptions/acknowledged");
+    site.write("guides/a.md", "two");
+    site.write("guides/b.md", "one");
+    stream.expect_events(&["resources"]).await;
+    assert_eq!(stream.drain(QUIET).await, Vec::<String>::new());
 }
 
 #[tokio::test]

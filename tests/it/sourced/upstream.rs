@@ -12,6 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) enum Reply {
     /// This status, with these headers and body.
     Answer(u16, Vec<(&'static str, String)>, Vec<u8>),
+    /// Another text each time: the number of the answer.
+    Clock,
     /// Nothing.
     Hang,
 }
@@ -34,6 +36,8 @@ pub(crate) fn status(status: u16) -> Reply {
 
 #[derive(Debug, Default)]
 struct State {
+    /// How many different texts were answered.
+    ticks: u64,
     replies: HashMap<String, Reply>,
     /// The targets that were asked for, each with the status answered; none for one that hangs.
     asked: Vec<(String, Option<u16>)>,
@@ -107,6 +111,11 @@ impl Upstream {
                 (304, headers, Vec::new())
             }
             Some(Reply::Answer(status, headers, body)) => (status, headers, body),
+            Some(Reply::Clock) => {
+                let mut state = self.state.lock().unwrap();
+                state.ticks += 1;
+                (200, vec![("content-type", "text/plain".to_owned())], state.ticks.to_string().into_bytes())
+            }
             Some(Reply::Hang) => {
                 self.state.lock().unwrap().asked.push((target, None));
                 // Until the gateway gives up.

@@ -15,7 +15,7 @@ use crate::kind::{Kind, connect};
 mod traversal;
 mod watching;
 
-const BOUNDS: Bounds = Bounds { bytes: 1024 * 1024, entries: 100 };
+const BOUNDS: Bounds = Bounds { bytes: 1024 * 1024, entries: 100, since: None };
 
 /// A root of files, with a directory beside it that must not be read.
 struct Files {
@@ -183,7 +183,7 @@ async fn what_is_read_is_bounded() {
         ("d/", 10, 1, false),
     ];
     for (path, bytes, entries, fits) in cases {
-        let fetched = source.fetch(&at(path), None, Bounds { bytes, entries }).await;
+        let fetched = source.fetch(&at(path), None, Bounds { bytes, entries, since: None }).await;
         assert_eq!(fetched.is_ok(), fits, "{path} {bytes} {entries}");
         assert!(fits || fetched == Err(FetchError::TooLarge), "{path} {bytes} {entries}");
     }
@@ -209,7 +209,7 @@ async fn a_tree_is_scanned_in_batches() {
     let tree = Tree { path: path("tree/").unwrap(), reference: None };
     let include =
         |path: &str| path.strip_suffix(".md").is_some() || (path.ends_with('/') && path != "skipped/");
-    let batches: Vec<_> = source.scan(&tree, &include).map(Result::unwrap).collect().await;
+    let batches: Vec<_> = source.scan(&tree, &include, None).map(Result::unwrap).collect().await;
     assert!(batches.iter().all(|batch| (1..=1000).contains(&batch.len())));
     let mut entries: Vec<_> = batches.into_iter().flatten().collect();
     entries.sort_unstable_by(|one, other| one.path.cmp(&other.path));
@@ -221,14 +221,14 @@ async fn a_tree_is_scanned_in_batches() {
 
     let before = few[0].validator.clone();
     files.write("tree/a.md", "tree/b.md");
-    let again: Vec<_> = source.scan(&tree, &|path| path == "a.md").map(Result::unwrap).collect().await;
+    let again: Vec<_> = source.scan(&tree, &|path| path == "a.md", None).map(Result::unwrap).collect().await;
     assert_ne!(again[0][0].validator, before);
 
     let nowhere = Tree { path: path("nowhere/").unwrap(), reference: None };
-    let scanned: Vec<_> = source.scan(&nowhere, &|_| true).collect().await;
+    let scanned: Vec<_> = source.scan(&nowhere, &|_| true, None).collect().await;
     assert_eq!(scanned, [Err(FetchError::NotFound)]);
     let referred = Tree { path: Path::default(), reference: Some("main".into()) };
-    let scanned: Vec<_> = source.scan(&referred, &|_| true).collect().await;
+    let scanned: Vec<_> = source.scan(&referred, &|_| true, None).collect().await;
     assert_eq!(scanned, [Err(FetchError::NotAllowed)]);
 }
 

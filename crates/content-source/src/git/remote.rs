@@ -1,6 +1,7 @@
 //! Clones of repositories over HTTP, each of one commit of a reference at a time.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex as BackendMutex};
@@ -31,6 +32,9 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
 /// After how many packs a clone is made anew: each fetch adds one, and old ones are not removed.
 const MAX_PACKS: usize = 64;
 
+/// The maximum number of references of which it is known what they named.
+const MAX_REFERENCES: usize = 64;
+
 /// A repository that is cloned.
 pub(super) struct Remote {
     /// Without credentials.
@@ -43,15 +47,15 @@ pub(super) struct Remote {
     tls: ClientConfig,
     environment: Arc<Environment>,
     slot: Slot,
-    /// One update at a time, and what the last one found.
-    last: Mutex<Option<Checked>>,
+    /// One update at a time, and what the last one of each reference found.
+    last: Mutex<BTreeMap<Reference, Checked>>,
 }
 
-/// What a reference named, asked at a time.
+/// What a reference named, asked at a time; `None` if there was none of its name.
+#[derive(Clone, Copy)]
 struct Checked {
-    reference: Reference,
     began: Instant,
-    commit: ObjectId,
+    commit: Option<ObjectId>,
 }
 
 impl Remote {
@@ -119,28 +123,40 @@ impl Remote {
         self.slot.remove();
     }
 
-    /// The commit that a reference names, fetched if the clone does not have it.
+    /// The commit that a reference names, or named when it was asked since a time, fetched if the clone does not have it.
     pub(super) fn update(
         &self,
         reference: &Reference,
         addresses: Vec<SocketAddr>,
+        since: Option<Instant>,
         interrupt: &AtomicBool,
     ) -> Result<Commit, FetchError> {
-        let arrived = Instant::now();
+        let since = since.unwrap_or_else(Instant::now);
         let mut last = self.last.lock();
         let lease = self.slot.lease()?;
-        // Asked since: by another that this one has waited for.
-        let known = last.as_ref().filter(|last| last.reference == *reference && last.began >= arrived);
-        if let Some(Checked { commit, .. }) = known
-            && let Ok(repository) = gix::open_opts(&self.slot.directory, options())
-            && repository.has_object(commit)
-        {
-            return Commit::new(repository, *commit, Some(lease));
+        // Also by another that this one has waited for.
+        let known = last.get(reference).filter(|last| last.began >= since);
+        match known.map(|known| known.commit) {
+            Some(None) => return Err(FetchError::NotFound),
+            Some(Some(commit)) => {
+                if let Ok(repository) = gix::open_opts(&self.slot.directory, options())
+                    && repository.has_object(commit)
+                {
+                    return Commit::new(repository, commit, Some(lease));
+                }
+            }
+            None => {}
         }
         let (repository, lease) = self.open(lease)?;
         let began = Instant::now();
-        let commit = self.fetch(&repository, reference, addresses, interrupt)?;
-        *last = Some(Checked { reference: reference.clone(), began, commit });
+        let fetched = self.fetch(&repository, reference, addresses, interrupt);
+        if let Ok(_) | Err(FetchError::NotFound) = fetched {
+            if last.len() >= MAX_REFERENCES {
+                last.clear();
+            }
+            last.insert(reference.clone(), Checked { began, commit: fetched.as_ref().ok().copied() });
+        }
+        let commit = fetched?;
         if self.is_over_budget() {
             drop((repository, lease));
             self.remove();

@@ -14,7 +14,7 @@ use crate::egress::SystemResolver;
 use crate::location::{Path, Segment};
 use crate::source::Content;
 
-const BOUNDS: Bounds = Bounds { bytes: 64 * 1024, entries: 10 };
+const BOUNDS: Bounds = Bounds { bytes: 64 * 1024, entries: 10, since: None };
 
 /// Runs git in a directory, with no configuration of the host.
 fn git(directory: &FilePath, arguments: &[&str]) -> String {
@@ -129,7 +129,7 @@ async fn text(source: &Git, at: &str, reference: Option<&str>) -> Result<String,
 async fn scan(source: &Git, at: &str) -> Vec<(String, Option<u64>)> {
     let tree = Tree { path: path(at), reference: None };
     let include = |path: &str| path.ends_with('/') || path.ends_with("md");
-    let batches: Vec<Vec<Entry>> = source.scan(&tree, &include).try_collect().await.unwrap();
+    let batches: Vec<Vec<Entry>> = source.scan(&tree, &include, None).try_collect().await.unwrap();
     let mut found: Vec<_> = batches.into_iter().flatten().map(|entry| (entry.path, entry.size)).collect();
     found.sort();
     found

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::egress::Resolve;
 
-const BOUNDS: Bounds = Bounds { bytes: 64 * 1024, entries: 10 };
+const BOUNDS: Bounds = Bounds { bytes: 64 * 1024, entries: 10, since: None };
 
 /// A server of S3 that keeps objects in a folder.
 struct Server {
@@ -142,7 +142,7 @@ async fn text(source: &S3, at: &str) -> Result<String, FetchError> {
 async fn scan(source: &S3, at: &str) -> Vec<(String, Option<u64>)> {
     let tree = Tree { path: path(at), reference: None };
     let include = |path: &str| (path.ends_with('/') && path != "other/") || path.ends_with("md");
-    let batches: Vec<Vec<Entry>> = source.scan(&tree, &include).try_collect().await.unwrap();
+    let batches: Vec<Vec<Entry>> = source.scan(&tree, &include, None).try_collect().await.unwrap();
     let mut found: Vec<_> = batches.into_iter().flatten().map(|entry| (entry.path, entry.size)).collect();
     found.sort();
     found

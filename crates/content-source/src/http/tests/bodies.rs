@@ -127,7 +127,7 @@ async fn an_abandoned_fetch_closes_its_connection() {
         let server = Server::start(move |_, _| steps.clone()).await;
         let source = plain(&server.url());
         let location = at("a", &[]);
-        let fetch = source.fetch(&location, None, Bounds { bytes: LIMIT, entries: 1 });
+        let fetch = source.fetch(&location, None, Bounds { bytes: LIMIT, entries: 1, since: None });
         assert!(timeout(Duration::from_millis(200), fetch).await.is_err(), "{case}");
         assert_eq!(server.requests().len(), 1, "{case}");
         closed(&server).await;
