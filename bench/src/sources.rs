@@ -142,7 +142,7 @@ async fn beside(port: u16, fault: Option<upstream::Fault>, options: &Sources) ->
     }
 }
 
-/// Sends a request again and again, whatever is answered.
+/// Sends a request repeatedly until `stop`; failures that are answered are expected.
 async fn drive(port: u16, request: Vec<u8>, stop: Arc<AtomicBool>) -> Result<(), Error> {
     let mut connection = Connection::open(port).await?;
     while !stop.load(Ordering::Relaxed) {

@@ -26,11 +26,25 @@ pub(super) enum Fault {
     SendsAll,
     /// It closes mid-way.
     Closes,
+    /// It states a length below that of the body.
+    Lies,
+    /// It states that a body is UTF-8 that is not.
+    IsNoText,
+    /// It answers 429, and when to come back.
+    Refuses,
 }
 
 /// All of them.
-pub(super) const FAULTS: [Fault; 5] =
-    [Fault::Hangs, Fault::Trickles, Fault::IsBomb, Fault::SendsAll, Fault::Closes];
+pub(super) const FAULTS: [Fault; 8] = [
+    Fault::Hangs,
+    Fault::Trickles,
+    Fault::Lies,
+    Fault::SendsAll,
+    Fault::IsBomb,
+    Fault::IsNoText,
+    Fault::Refuses,
+    Fault::Closes,
+];
 
 /// The decompressed size of the bomb.
 const BOMB: usize = 256 << 20;
@@ -46,6 +60,9 @@ impl Fault {
             Self::IsBomb => "bomb",
             Self::SendsAll => "all",
             Self::Closes => "close",
+            Self::Lies => "lie",
+            Self::IsNoText => "binary",
+            Self::Refuses => "refuse",
         }
     }
 
@@ -57,6 +74,9 @@ impl Fault {
             Self::IsBomb => "sends a gzip bomb",
             Self::SendsAll => "sends 10 GB",
             Self::Closes => "closes mid-way",
+            Self::Lies => "states a length of 10 and sends 1 MB",
+            Self::IsNoText => "sends invalid UTF-8",
+            Self::Refuses => "answers 429 with Retry-After",
         }
     }
 }
@@ -101,7 +121,7 @@ fn bomb() -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// Answers one request; whatever the gateway does to the connection ends it.
+/// Answers one request, until the gateway ends the connection.
 async fn serve(mut stream: TcpStream, bytes: usize, bomb: Arc<[u8]>) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -140,6 +160,22 @@ async fn serve(mut stream: TcpStream, bytes: usize, bomb: Arc<[u8]>) -> std::io:
                 stream.write_all(&piece).await?;
             }
             Ok(())
+        }
+        Some(Fault::Lies) => {
+            stream.write_all(head(10, "").as_bytes()).await?;
+            stream.write_all(&vec![b'x'; 1 << 20]).await
+        }
+        Some(Fault::IsNoText) => {
+            stream
+                .write_all(
+                    head(bytes as u64, "").replace("text/plain", "text/plain; charset=utf-8").as_bytes(),
+                )
+                .await?;
+            stream.write_all(&vec![0xff; bytes]).await
+        }
+        Some(Fault::Refuses) => {
+            let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+            stream.write_all(head.as_bytes()).await
         }
         Some(Fault::Closes) => {
             stream.write_all(head(1_000, "").as_bytes()).await?;
