@@ -7,7 +7,7 @@ import { CLIENTS, CREDENTIALS, isRefused, isNotified, reads } from './clients.js
 import { fillsForms, fillsFormsInPython, lacksArguments } from './forms.js';
 import { Gateway } from './gateway.js';
 import { pushSkills, readsSkills } from './skills.js';
-import { isToldOfChange, readsEachKind, readsEachKindInPython } from './sources.js';
+import { KINDS, isNotifiedOfChange, readsEachKind, readsEachKindInPython } from './sources.js';
 import { conform, passes, passesExtension } from './suite.js';
 import { asks, asksInPython, skip } from './tools.js';
 import { Upstreams, registerSources } from './upstreams.js';
@@ -107,7 +107,12 @@ for (const [name, client] of Object.entries(CLIENTS)) {
 
 for (const [name, client] of Object.entries(CLIENTS)) {
     test(`${name} reads content from a connection of each kind`, () => readsEachKind(client, sourced));
-    test(`${name} is told of a file that changed`, () => isToldOfChange(client, sourced, text => upstreams.change(text)));
+    for (const kind of KINDS) {
+        test(`${name} is notified of content of the kind ${kind} that changed`, async t => {
+            const change = text => upstreams.kinds[kind].change(text);
+            t.diagnostic(`notified after ${await isNotifiedOfChange(client, sourced, kind, change)} ms`);
+        });
+    }
     test(`${name} answers questions by tools alone`, () => asks(client, demo, CREDENTIALS['X-Agent-API-Key'](demoKey)));
 }
 for (const mode of ['legacy', 'auto', '2026-07-28']) {

@@ -1,4 +1,4 @@
-// Content from connections, read by the official SDKs, which are told when it changes.
+// Content from connections, read by the official SDKs, which are notified when it changes.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 import { MODERN } from './clients.js';
 import { PYTHON } from './tools.js';
 
-const KINDS = ['file', 'git', 'http', 's3', 'sql'];
+export const KINDS = ['file', 'git', 'http', 's3', 'sql'];
 const URIS = KINDS.map(kind => `test://${kind}`);
 const TEXTS = KINDS.map(kind => `text of ${kind}`);
 
@@ -35,29 +35,33 @@ export async function readsEachKindInPython(mode, { endpoint, key }) {
     assert.deepEqual(JSON.parse(stdout), TEXTS);
 }
 
-/** Is told of a changed file, and reads the new content. */
-export async function isToldOfChange({ make, revision, updated = 'notifications/resources/updated' }, site, change) {
-    const uri = 'test://changing';
-    const [client, transport] = make(new URL(site.endpoint), { headers: { 'X-Agent-API-Key': site.key } });
+/** Is notified of content of a kind that changed, and reads the new content; resolves to the time that it took, in ms. */
+export async function isNotifiedOfChange(client, site, kind, change) {
+    const { make, revision, updated = 'notifications/resources/updated' } = client;
+    const uri = `test://changing-${kind}`;
+    const [connected, transport] = make(new URL(site.endpoint), { headers: { 'X-Agent-API-Key': site.key } });
     const received = new EventTarget();
-    client.setNotificationHandler(updated, ({ params }) => {
+    connected.setNotificationHandler(updated, ({ params }) => {
         assert.equal(params.uri, uri);
         received.dispatchEvent(new Event('updated'));
     });
-    await client.connect(transport);
-    const listening = revision === MODERN && (await client.listen({ resourceSubscriptions: [uri] }));
+    await connected.connect(transport);
+    const listening = revision === MODERN && (await connected.listen({ resourceSubscriptions: [uri] }));
     try {
-        if (!listening) await client.subscribeResource({ uri });
+        if (!listening) await connected.subscribeResource({ uri });
         // What is watched for the first time may count as changed.
         await Promise.race([once(received, 'updated'), sleep(3_000)]);
-        const told = once(received, 'updated', { signal: AbortSignal.timeout(5_000) });
+        const notified = once(received, 'updated', { signal: AbortSignal.timeout(5_000) });
+        const began = performance.now();
         change('changed');
-        await told;
-        const { contents } = await client.readResource({ uri }, { cacheMode: 'bypass' });
-        assert.equal(contents[0].text, 'changed');
+        await notified;
+        const took = Math.round(performance.now() - began);
+        const { contents } = await connected.readResource({ uri }, { cacheMode: 'bypass' });
+        assert.equal(contents[0].text.trimEnd(), 'changed');
+        return took;
     } finally {
         if (listening) await listening.close();
-        await client.close();
+        await connected.close();
         change('first');
     }
 }

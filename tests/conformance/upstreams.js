@@ -50,16 +50,23 @@ function gitServer(root) {
     });
 }
 
-/** Makes a bare repository with a `README.md`. */
+/** Makes a bare repository with a `README.md`; returns a function that commits another file. */
 function makeRepository(folder, text) {
-    const work = join(folder, 'work');
+    const [work, bare] = [join(folder, 'work'), join(folder, 'repository.git')];
     const git = (...args) => execFileSync('git', ['-C', work, '-c', 'user.name=t', '-c', 'user.email=t@t', ...args]);
+    const commit = (name, text) => {
+        writeFileSync(join(work, name), text);
+        git('add', name);
+        git('commit', '--quiet', '--allow-empty', '--message', name);
+    };
     mkdirSync(work);
     git('init', '--quiet', '--initial-branch=main');
-    writeFileSync(join(work, 'README.md'), text);
-    git('add', 'README.md');
-    git('commit', '--quiet', '--message', 'one');
-    git('clone', '--quiet', '--bare', '.', join(folder, 'repository.git'));
+    commit('README.md', text);
+    git('clone', '--quiet', '--bare', '.', bare);
+    return (name, text) => {
+        commit(name, text);
+        git('push', '--quiet', bare, 'main');
+    };
 }
 
 export class Upstreams {
@@ -67,7 +74,10 @@ export class Upstreams {
     #s3;
     /** The folder that holds everything; a root of files. */
     root = realpathSync(mkdtempSync(join(tmpdir(), 'waggle-upstreams-')));
-    /** By kind: the settings of a connection, its secrets, and the source of its text, which is `text of KIND`. */
+    /**
+     * By kind: the settings of a connection, its secrets, the source of its text, which is `text of KIND`, the source of
+     * another text that changes, since the first is read meanwhile, and what changes it.
+     */
     kinds = {};
 
     async start() {
@@ -76,17 +86,34 @@ export class Upstreams {
             return join(this.root, name);
         };
         writeFileSync(join(folder('files'), 'a.txt'), 'text of file');
-        this.change('first');
-        this.kinds.file = { settings: { root: folder('files') }, source: { path: 'a.txt' } };
+        this.kinds.file = {
+            settings: { root: folder('files') },
+            source: { path: 'a.txt' },
+            changing: { path: 'changing.txt' },
+            change: text => writeFileSync(join(this.root, 'files/changing.txt'), text),
+        };
 
-        const http = createServer((_, response) => response.setHeader('content-type', 'text/plain').end('text of http'));
-        const settings = { baseUrl: `http://127.0.0.1:${await listen(http)}/`, allowNetworks: LOOPBACK };
-        this.kinds.http = { settings, source: { path: 'a' } };
+        let page;
+        const http = createServer((request, response) => {
+            const text = request.url === '/changing' ? page : 'text of http';
+            response.setHeader('content-type', 'text/plain').end(text);
+        });
+        this.kinds.http = {
+            settings: { baseUrl: `http://127.0.0.1:${await listen(http)}/`, allowNetworks: LOOPBACK },
+            source: { path: 'a' },
+            changing: { path: 'changing' },
+            change: text => (page = text),
+        };
 
-        makeRepository(folder('git'), 'text of git');
+        const commit = makeRepository(folder('git'), 'text of git');
         const git = gitServer(folder('git'));
         const url = `http://127.0.0.1:${await listen(git)}/repository.git`;
-        this.kinds.git = { settings: { url, allowNetworks: LOOPBACK }, source: { path: 'README.md' } };
+        this.kinds.git = {
+            settings: { url, allowNetworks: LOOPBACK },
+            source: { path: 'README.md' },
+            changing: { path: 'changing.txt' },
+            change: text => commit('changing.txt', text),
+        };
         this.#servers = [http, git];
 
         writeFileSync(join(folder('s3/bucket'), 'a.txt'), 'text of s3');
@@ -98,19 +125,25 @@ export class Upstreams {
             settings: { endpoint, bucket: 'bucket', pathStyle: true, allowNetworks: LOOPBACK },
             secrets: { accessKeyId: 'key', secretAccessKey: 'secret' },
             source: { path: 'a.txt' },
+            changing: { path: 'changing.txt' },
+            change: text => writeFileSync(join(this.root, 's3/bucket/changing.txt'), text),
         };
 
         const file = join(this.root, 'a.db');
-        const database = new DatabaseSync(file);
-        database.exec(`create table a (text text); insert into a values ('text of sql')`);
-        database.close();
-        const statements = { a: 'select text from a' };
-        this.kinds.sql = { settings: { url: `sqlite:${file}`, statements }, source: { statement: '@a', format: 'text' } };
-    }
-
-    /** Changes the file that changes: one of its own, since others are read meanwhile. */
-    change(text) {
-        writeFileSync(join(this.root, 'files/changing.txt'), text);
+        const run = sql => {
+            const database = new DatabaseSync(file);
+            database.exec(sql);
+            database.close();
+        };
+        run(`create table a (text text); insert into a values ('text of sql'); create table changing (text text)`);
+        const statements = { a: 'select text from a', changing: 'select text from changing' };
+        this.kinds.sql = {
+            settings: { url: `sqlite:${file}`, statements },
+            source: { statement: '@a', format: 'text' },
+            changing: { statement: '@changing', format: 'text' },
+            change: text => run(`delete from changing; insert into changing values ('${text}')`),
+        };
+        for (const { change } of Object.values(this.kinds)) change('first');
     }
 
     stop() {
@@ -126,17 +159,18 @@ export class Upstreams {
 /** Makes a connection of each kind, and an agent with a resource of each. */
 export async function registerSources(gateway, upstreams, agent) {
     await gateway.admin('POST', '/agents', { id: agent, tenant: 'acme', name: agent, access: 'key' });
-    for (const [kind, { settings, secrets = {}, source }] of Object.entries(upstreams.kinds)) {
+    const register = async (name, source) => {
+        const uri = encodeURIComponent(`test://${name}`);
+        await gateway.admin('PUT', `/agents/${agent}/resources?uri=${uri}`, { name, mimeType: 'text/plain', source });
+    };
+    for (const [kind, { settings, secrets = {}, source, changing }] of Object.entries(upstreams.kinds)) {
         const limits = { pollMs: 1000 };
         await gateway.admin('POST', '/connections', { id: kind, kind, tenants: ['acme'], settings, secrets, limits });
-        const uri = encodeURIComponent(`test://${kind}`);
-        const body = { name: kind, mimeType: 'text/plain', source: { connection: kind, ...source } };
-        await gateway.admin('PUT', `/agents/${agent}/resources?uri=${uri}`, body);
+        await register(kind, { connection: kind, ...source });
+        await register(`changing-${kind}`, { connection: kind, ...changing });
         const test = await gateway.admin('POST', `/connections/${kind}/test`, { source });
         assert.deepEqual([test.ok, test.bytes], [true, `text of ${kind}`.length]);
     }
-    const changing = { name: 'changing', mimeType: 'text/plain', source: { connection: 'file', path: 'changing.txt' } };
-    await gateway.admin('PUT', `/agents/${agent}/resources?uri=${encodeURIComponent('test://changing')}`, changing);
     const { key } = await gateway.admin('POST', `/agents/${agent}/keys`, { name: 'good' });
     return { endpoint: `${gateway.url}/${agent}/mcp`, key };
 }
