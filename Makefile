@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites verify-mounts
+.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites verify-mounts dashboards verify-compose
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -23,6 +23,7 @@ test: prerequisites ## Run all tests, on a PostgreSQL cluster of their own unles
 	@scripts/install-node
 	cargo test --workspace --locked
 	@tests/conformance/run
+	@clients/test
 
 # On the debug build, as the tests are: what is measured is what is lost, not how fast it goes. SOAK_BINARY names
 # another gateway, such as a release.
@@ -87,6 +88,10 @@ verify-metrics: prerequisites ## Scrape two replicas under load with Prometheus;
 	cargo build --locked --workspace --bin waggle --examples
 	@scripts/verify-metrics
 
+dashboards: prerequisites ## Draw the dashboards in docs/images again, after a change of them or of a metric
+	cargo build --release --locked --workspace --bins
+	@WAGGLE_BIN="$${CARGO_TARGET_DIR:-target}/release/waggle" VERIFY_METRICS_SECONDS=90 VERIFY_METRICS_PLOTS=docs/images scripts/verify-metrics
+
 # Up to 32 gateways on a PostgreSQL of their own (ARGS='--sizes 2,8 --seconds 5').
 verify-replicas: prerequisites ## Measure what idle replicas cost, and an event with a stream on each
 	cargo build --release --locked --workspace --bins
@@ -104,6 +109,11 @@ verify-upgrade: prerequisites ## Upgrade replicas behind a load balancer; no req
 	cargo build --release --locked --workspace --bins
 	@PREVIOUS=$$(scripts/previous-binary) && scripts/with-balancer "$${CARGO_TARGET_DIR:-target}/release/waggle-bench" \
 		rolling-restart --from "$$PREVIOUS" --balancer $(or $(BALANCER),nginx) --rate 1000 --keys 1000 --streams 200 $(ARGS)
+
+# With podman, as root, on Debian or Ubuntu: images that no registry provides are made of Debian's packages (BALANCER=haproxy).
+verify-compose: prerequisites ## Start compose.yaml in containers: events, a restart under load, Prometheus, nginx and HAProxy
+	cargo build --release --locked --workspace --bins
+	@deploy/verify-compose
 
 verify-kubernetes: ## Validate the Helm chart and the manifests for Kubernetes without a cluster
 	@deploy/kubernetes/verify/run
