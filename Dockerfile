@@ -1,4 +1,4 @@
-# The gateway in a container; see deploy/README.md.
+# The gateway in a container; see docs/containers.md.
 #
 # docker build --tag waggle .
 #   behind a proxy                  --build-arg HTTPS_PROXY=http://proxy.example.com:3128
