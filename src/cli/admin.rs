@@ -1,12 +1,14 @@
 //! A client of the administration API.
 
 use std::error::Error;
+use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use reqwest::header::ETAG;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode};
+use rustls::CertificateError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -225,13 +227,40 @@ fn client(url: &PublicUrl, certificates: Option<Vec<Certificate>>) -> reqwest::R
     }
 }
 
-/// A failure with the innermost cause, which has the reason.
+/// A failure with the innermost cause, which has the reason, and what to do if that is known.
 fn unreachable(url: &PublicUrl, error: &reqwest::Error) -> Failure {
-    let mut cause: &dyn Error = error;
+    let mut cause: &(dyn Error + 'static) = error;
     while let Some(inner) = cause.source() {
         cause = inner;
     }
-    let timed_out = format!("no answer within {} seconds", DEADLINE.as_secs());
-    let cause = if error.is_timeout() { timed_out } else { cause.to_string() };
-    Failure::Gateway(format!("{url}: {cause}"))
+    if error.is_timeout() {
+        return Failure::Gateway(format!("{url}: no answer within {} seconds", DEADLINE.as_secs()));
+    }
+    let remedy = tls_error(cause).and_then(remedy).map(|remedy| format!("; {remedy}"));
+    Failure::Gateway(format!("{url}: {cause}{}", remedy.unwrap_or_default()))
+}
+
+/// The error of a TLS handshake, which arrives as one of input and output.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    wrapped.and_then(|error| error.downcast_ref()).or_else(|| error.downcast_ref())
+}
+
+/// What to do about a failed TLS handshake.
+fn remedy(error: &rustls::Error) -> Option<&'static str> {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+            Some("to trust its issuer, name the issuer's certificate with --cacert FILE")
+        }
+        rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => Some("call the gateway by a name of its certificate"),
+        rustls::Error::InvalidCertificate(
+            CertificateError::Expired | CertificateError::ExpiredContext { .. },
+        ) => Some("renew the certificate of the gateway, or correct the clock of this machine"),
+        rustls::Error::InvalidMessage(_) => {
+            Some("the port does not serve TLS: use a URL with http://, or another port")
+        }
+        _ => None,
+    }
 }

@@ -10,7 +10,8 @@ use super::documents::{Documents, Manifest, ObjectKind};
 use super::gateway::{self, Options, Plan};
 use super::manifest::{self, Applied};
 use super::object::encoded;
-use super::output::{Failure, print};
+use super::output::Failure;
+use super::progress::{Progress, Verbosity};
 use super::sources::Sources;
 
 /// How many deletions are named in a refusal.
@@ -30,6 +31,8 @@ pub(super) struct Apply {
     /// Set all secrets again; without it, those that are set stay as they are.
     #[arg(long)]
     secrets: bool,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 /// What is deleted besides.
@@ -48,14 +51,15 @@ impl Apply {
         let admin = Admin::of(sources)?;
         let documents = Documents::read(&self.file)?;
         let options = Options { prune: self.deletion.prune, secrets: self.secrets };
-        let plan = gateway::plan(&admin, &documents, options)?;
+        let progress = self.verbosity.steps("applying");
+        let plan = gateway::plan(&admin, &documents, options, &progress)?;
         if self.dry_run {
-            return show(&admin, &documents, &plan);
+            return show(&admin, &documents, &plan, &progress);
         }
         if !self.deletion.yes {
-            confirm(&plan)?;
+            confirm(&plan, &progress)?;
         }
-        execute(&admin, &documents, &plan, sources)
+        execute(&admin, &documents, &plan, (sources, &progress))
     }
 }
 
@@ -71,17 +75,17 @@ pub(super) fn planned(admin: &Admin, manifest: &Manifest, plan: &Plan) -> Result
     manifest::plan_here(admin, manifest, agent_exists)
 }
 
-fn show(admin: &Admin, documents: &Documents, plan: &Plan) -> Result<(), Failure> {
+fn show(admin: &Admin, documents: &Documents, plan: &Plan, progress: &Progress) -> Result<(), Failure> {
     for change in &plan.changes {
-        print(&format!("{} {} {}\n", verb(change.creates), change.kind.name(), change.id))?;
+        progress.print(&format!("{} {} {}\n", verb(change.creates), change.kind.name(), change.id))?;
     }
     for manifest in &documents.manifests {
-        print(&planned(admin, manifest, plan)?.summary(&manifest.agent, true))?;
+        progress.print(&planned(admin, manifest, plan)?.summary(&manifest.agent, true))?;
     }
     for (kind, id) in &plan.deletions {
-        print(&format!("delete {} {id}\n", kind.name()))?;
+        progress.print(&format!("delete {} {id}\n", kind.name()))?;
     }
-    finish(documents, plan, "would be ")
+    finish(documents, plan, "would be ", progress)
 }
 
 /// Makes the changes in an order in which none refers to what does not exist. Stops at the first that fails.
@@ -89,12 +93,13 @@ pub(super) fn execute(
     admin: &Admin,
     documents: &Documents,
     plan: &Plan,
-    sources: &Sources<'_>,
+    (sources, progress): (&Sources<'_>, &Progress),
 ) -> Result<(), Failure> {
     // Missing secrets are reported before anything is changed.
     let requests = plan.changes.iter().map(|change| change.request(sources.environment));
     let requests = requests.collect::<Result<Vec<_>, _>>()?;
     let mut done = 0;
+    progress.expect(plan.changes.len() + documents.manifests.len() + plan.deletions.len());
     // Alone, a manifest needs no more than its own message.
     let alone = documents.count() == 1;
     let failed = |what: &str, done: usize, error: Failure| match error {
@@ -108,13 +113,15 @@ pub(super) fn execute(
         let what = format!("{} {}", change.kind.name(), change.id);
         admin.call(request).map_err(|error| failed(&what, done, error))?;
         done += 1;
-        print(&format!("{} {what}\n", verb(change.creates)))?;
+        progress.advance();
+        progress.print(&format!("{} {what}\n", verb(change.creates)))?;
     }
     for manifest in &documents.manifests {
         let what = format!("manifest of {}", manifest.agent);
         let applied = manifest::apply(admin, manifest).map_err(|error| failed(&what, done, error))?;
         done += usize::from(applied.is_a_change());
-        print(&applied.summary(&manifest.agent, false))?;
+        progress.advance();
+        progress.print(&applied.summary(&manifest.agent, false))?;
     }
     for (kind, id) in &plan.deletions {
         let what = format!("{} {id}", kind.name());
@@ -122,9 +129,10 @@ pub(super) fn execute(
         let request = Request { method: Method::DELETE, path, body: None, condition: None };
         admin.call(&request).map_err(|error| failed(&what, done, error))?;
         done += 1;
-        print(&format!("delete {what}\n"))?;
+        progress.advance();
+        progress.print(&format!("delete {what}\n"))?;
     }
-    finish(documents, plan, "")
+    finish(documents, plan, "", progress)
 }
 
 fn verb(creates: bool) -> &'static str {
@@ -132,19 +140,19 @@ fn verb(creates: bool) -> &'static str {
 }
 
 /// Prints how many objects were changed, unless there are only manifests.
-fn finish(documents: &Documents, plan: &Plan, would_be: &str) -> Result<(), Failure> {
+fn finish(documents: &Documents, plan: &Plan, would_be: &str, progress: &Progress) -> Result<(), Failure> {
     if documents.objects.is_empty() {
         return Ok(());
     }
     let (created, updated, deleted) = plan.counts();
     let unchanged = plan.unchanged;
-    print(&format!(
+    progress.print(&format!(
         "gateway: {would_be}{created} created, {updated} updated, {deleted} deleted, {unchanged} unchanged\n"
     ))
 }
 
 /// Asks before anything is deleted; refuses where nobody can answer.
-fn confirm(plan: &Plan) -> Result<(), Failure> {
+fn confirm(plan: &Plan, progress: &Progress) -> Result<(), Failure> {
     if plan.deletions.is_empty() {
         return Ok(());
     }
@@ -161,9 +169,11 @@ fn confirm(plan: &Plan) -> Result<(), Failure> {
         )));
     }
     let mut answer = String::new();
-    let asked = write!(output, "delete {shown}, with all that belongs to them? [y/N] ")
-        .and_then(|()| output.flush())
-        .and_then(|()| input.lock().read_line(&mut answer));
+    let asked = progress.paused(|| {
+        write!(output, "delete {shown}, with all that belongs to them? [y/N] ")?;
+        output.flush()?;
+        input.lock().read_line(&mut answer)
+    });
     asked.map_err(|error| Failure::Input("standard input".to_owned(), error))?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {
         Ok(())

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::admin::{Admin, Request};
 use super::output::{Failure, print, print_piece};
+use super::progress::Verbosity;
 use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
@@ -156,12 +157,13 @@ impl Verify {
         let checkpoints = self.against.as_deref().map(checkpoints).transpose()?.unwrap_or_default();
         let trusted = self.trust.as_deref().map(keys).transpose()?.unwrap_or_default();
         let settings = sources.load(Purpose::Assist)?.settings;
+        let progress = Verbosity::default().task("verifying the audit log");
         let runtime = Runtime::new().map_err(Failure::Runtime)?;
         let verified = runtime.block_on(app::verify_audit(&settings, checkpoints, trusted));
         // Does not wait for a DNS look-up that is still running.
         runtime.shutdown_background();
         let verdict = verified?;
-        print(&verdict.text)?;
+        progress.print(&verdict.text)?;
         Ok(verdict.sound)
     }
 }

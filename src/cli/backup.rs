@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use super::output::{Failure, print};
+use super::output::Failure;
+use super::progress::Verbosity;
 use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
@@ -19,11 +20,14 @@ pub(super) struct Backup {
     /// Leave out the key files, which are then to be kept elsewhere.
     #[arg(long)]
     without_keys: bool,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 impl Backup {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let settings = sources.load(Purpose::Assist)?.settings;
+        let progress = self.verbosity.task("copying the database");
         let runtime = Runtime::new().map_err(Failure::Runtime)?;
         let done = runtime.block_on(app::backup(&settings, &self.folder, !self.without_keys));
         // Does not wait for a DNS look-up that is still running.
@@ -38,6 +42,6 @@ impl Backup {
         for file in elsewhere {
             let _ = writeln!(text, "not in it: {}", file.display());
         }
-        print(&text)
+        progress.print(&text)
     }
 }

@@ -150,7 +150,10 @@ impl Connection {
             }
             Command::Rekey => {
                 let call = request(Method::POST, "/connection-secrets/rekey".to_owned(), None)?;
-                let Rekeyed { secrets, key_id } = serde_json::from_slice(&objects.admin.call(&call)?)?;
+                let progress = self.output.verbosity().task("encrypting secrets");
+                let answer = objects.admin.call(&call);
+                drop(progress);
+                let Rekeyed { secrets, key_id } = serde_json::from_slice(&answer?)?;
                 let done = format!("{secrets} secrets were encrypted under the key {key_id}\n");
                 if self.output.is_for_people() { print(&done) } else { Ok(()) }
             }

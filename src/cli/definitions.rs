@@ -27,7 +27,8 @@ pub(super) struct Addressed {
     /// The agent.
     #[arg(long, value_parser = Slug::parse_agent)]
     pub(super) agent: Slug,
-    /// What identifies it: the URI of a resource, the pattern of a template, the name of a prompt.
+    /// What identifies it: the URI of a resource, the pattern of a template, the name of a prompt or
+    /// mount.
     pub(super) id: String,
 }
 

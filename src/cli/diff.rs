@@ -6,7 +6,8 @@ use super::admin::Admin;
 use super::apply::planned;
 use super::documents::Documents;
 use super::gateway::{self, Options};
-use super::output::{Failure, print};
+use super::output::Failure;
+use super::progress::Verbosity;
 use super::sources::Sources;
 
 #[derive(Args)]
@@ -18,6 +19,8 @@ pub(super) struct Diff {
     /// As `apply --prune`: with what it would delete.
     #[arg(long)]
     prune: bool,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 impl Diff {
@@ -25,17 +28,23 @@ impl Diff {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<bool, Failure> {
         let admin = Admin::of(sources)?;
         let documents = Documents::read(&self.file)?;
-        let plan = gateway::plan(&admin, &documents, Options { prune: self.prune, secrets: false })?;
-        print(&plan.difference())?;
+        let progress = self.verbosity.steps("comparing");
+        let options = Options { prune: self.prune, secrets: false };
+        let plan = gateway::plan(&admin, &documents, options, &progress)?;
+        progress.print(&plan.difference())?;
         let (created, updated, deleted) = plan.counts();
         let mut differs = created + updated + deleted > 0;
+        progress.expect(documents.manifests.len());
         for manifest in &documents.manifests {
             let applied = planned(&admin, manifest, &plan)?;
             differs |= applied.is_a_change();
-            print(&applied.difference(&admin, manifest)?)?;
+            progress.print(&applied.difference(&admin, manifest)?)?;
+            progress.advance();
         }
         if !documents.objects.is_empty() {
-            print(&format!("gateway: {created} to create, {updated} to update, {deleted} to delete\n"))?;
+            progress.print(&format!(
+                "gateway: {created} to create, {updated} to update, {deleted} to delete\n"
+            ))?;
         }
         Ok(differs)
     }

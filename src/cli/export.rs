@@ -14,6 +14,7 @@ use super::gateway;
 use super::indent::indent;
 use super::object::encoded;
 use super::output::{Failure, print};
+use super::progress::Verbosity;
 use super::sources::Sources;
 use crate::model::ids::Slug;
 
@@ -28,6 +29,8 @@ pub(super) struct Export {
     /// Write the agents, or the whole gateway, to a new folder that `waggle apply -f` takes.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 impl Export {
@@ -40,23 +43,29 @@ impl Export {
             return print(&manifest(&admin, agent.as_str())?);
         };
         let folder = Folder::create(dir)?;
+        let progress = self.verbosity.steps("exporting");
         let mut count = 0;
         let mut agents: Vec<String> = self.agents.iter().map(Slug::to_string).collect();
         if agents.is_empty() {
             for (kind, name) in [(ObjectKind::Tenant, "tenants"), (ObjectKind::Connection, "connections")] {
-                for id in gateway::ids(&admin, kind)? {
+                let ids = gateway::ids(&admin, kind)?;
+                progress.expect(ids.len());
+                for id in ids {
                     folder.write(&format!("{name}/{id}.yaml"), &document(&admin, kind, &id)?)?;
+                    progress.advance();
                     count += 1;
                 }
             }
             agents = gateway::ids(&admin, ObjectKind::Agent)?;
         }
+        progress.expect(agents.len());
         for id in &agents {
             folder.write(&format!("agents/{id}/agent.yaml"), &document(&admin, ObjectKind::Agent, id)?)?;
             folder.write(&format!("agents/{id}/manifest.json"), &manifest(&admin, id)?)?;
+            progress.advance();
             count += 2;
         }
-        print(&format!("wrote {count} files to {}\n", folder.0.display()))
+        progress.print(&format!("wrote {count} files to {}\n", folder.0.display()))
     }
 }
 

@@ -9,6 +9,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::indent::indent;
 use super::output::{Failure, print};
+use super::progress::Verbosity;
 
 /// Spaces between the columns of a table.
 const GAP: u16 = 3;
@@ -100,6 +101,11 @@ impl OutputArgs {
             (Format::Name, _) | (_, None) => print(&format!("{id}\n")),
             (Format::Json | Format::Yaml, Some(item)) => self.object(kind, item),
         }
+    }
+
+    /// Whether progress is shown.
+    pub(super) fn verbosity(self) -> Verbosity {
+        Verbosity::new(self.quiet)
     }
 
     /// Whether a person reads the output.

@@ -10,6 +10,7 @@ use super::admin::{Admin, Request};
 use super::documents::{Documents, Object, ObjectKind};
 use super::object::{encoded, items};
 use super::output::Failure;
+use super::progress::Progress;
 use super::reference;
 use super::unified::unified_values;
 use crate::config::Environment;
@@ -46,13 +47,20 @@ pub(super) struct Change {
 }
 
 /// Compares the objects of documents with those of the gateway.
-pub(super) fn plan(admin: &Admin, documents: &Documents, options: Options) -> Result<Plan, Failure> {
+pub(super) fn plan(
+    admin: &Admin,
+    documents: &Documents,
+    options: Options,
+    progress: &Progress,
+) -> Result<Plan, Failure> {
     let mut plan = Plan::default();
+    progress.expect(documents.objects.len());
     for object in &documents.objects {
         match change(admin, object, options.secrets)? {
             Some(change) => plan.changes.push(change),
             None => plan.unchanged += 1,
         }
+        progress.advance();
     }
     if options.prune {
         for kind in ObjectKind::ALL.into_iter().rev() {

@@ -7,6 +7,7 @@ use super::apply::execute;
 use super::documents::{Documents, ObjectKind};
 use super::gateway::{self, Options};
 use super::output::Failure;
+use super::progress::Verbosity;
 use super::sources::Sources;
 
 #[derive(Args)]
@@ -14,13 +15,16 @@ pub(super) struct Import {
     /// A file or a folder as `waggle export --dir` writes it; `-` is standard input.
     #[arg(value_name = "FILE|DIR")]
     file: String,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 impl Import {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let admin = Admin::of(sources)?;
         let documents = Documents::read(&self.file)?;
-        let plan = gateway::plan(&admin, &documents, Options::default())?;
+        let progress = self.verbosity.steps("importing");
+        let plan = gateway::plan(&admin, &documents, Options::default(), &progress)?;
         for object in &documents.objects {
             if !plan.creates(object.kind, object.id.as_str()) {
                 let exists = format!("{} {} exists already", object.kind.name(), object.id);
@@ -33,6 +37,6 @@ impl Import {
                 return Err(Failure::Gateway(format!("{missing}; waggle apply changes agents that exist")));
             }
         }
-        execute(&admin, &documents, &plan, sources)
+        execute(&admin, &documents, &plan, (sources, &progress))
     }
 }

@@ -34,6 +34,7 @@ mod mount;
 mod object;
 mod openapi;
 mod output;
+mod progress;
 mod prompt;
 mod reference;
 mod resource;
@@ -49,11 +50,32 @@ mod unified;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::output::Failure;
 use self::sources::Sources;
 use crate::config::{Environment, Flags};
+
+/// The commands that only call a gateway, which other flags start.
+const CLIENTS: [&str; 14] = [
+    "context",
+    "tenant",
+    "connection",
+    "agent",
+    "key",
+    "resource",
+    "template",
+    "prompt",
+    "skill",
+    "mount",
+    "apply",
+    "diff",
+    "export",
+    "import",
+];
+/// What their help ends with.
+const WHICH_GATEWAY: &str = "The gateway and the key are those of --context NAME, of WAGGLE_URL and WAGGLE_KEY, or of the context in use: \
+     waggle context add NAME --url URL.";
 
 /// A multi-tenant MCP gateway.
 #[derive(Parser)]
@@ -84,36 +106,31 @@ enum Command {
     Config(config::Config),
     /// Store and choose the gateways, with their keys, that commands call.
     Context(context::Context),
-    /// List, create, change and delete tenants; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// List, create, change and delete tenants.
     Tenant(tenant::Tenant),
-    /// List, create, change and delete connections to content from outside; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway
-    /// and the operator key.
+    /// List, create, change and delete connections to content from outside.
     Connection(connection::Connection),
-    /// List, create, change and delete agents; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// List, create, change and delete agents.
     Agent(agent::Agent),
-    /// Generate, list, create, rotate and revoke keys; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// Generate, list, create, rotate and revoke keys.
     Key(key::Key),
-    /// Manage the resources of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// Manage the resources of an agent.
     Resource(resource::Resource),
-    /// Manage the resource templates of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// Manage the resource templates of an agent.
     Template(template::Template),
-    /// Manage the prompts of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// Manage the prompts of an agent.
     Prompt(prompt::Prompt),
-    /// Push folders as skills of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
-    #[command(subcommand)]
+    /// Push folders as skills of an agent.
     Skill(skill::Skill),
-    /// Mount trees of connections as resources of an agent; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and the key.
+    /// Mount trees of connections as resources of an agent.
     Mount(mount::Mount),
-    /// Make a gateway as files describe it, and agents' catalogs equal to manifests; `WAGGLE_URL` and `WAGGLE_KEY` name the
-    /// gateway and the key.
+    /// Make a gateway as files describe it, and agents' catalogs equal to manifests.
     Apply(apply::Apply),
     /// Print what `apply` would change: exit code 0 if nothing, 2 if something.
     Diff(diff::Diff),
-    /// Print an agent's catalog as a manifest, or write a gateway to a folder; `WAGGLE_URL` and `WAGGLE_KEY` name the
-    /// gateway and the key.
+    /// Print an agent's catalog as a manifest, or write a gateway to a folder.
     Export(export::Export),
-    /// Create what exported files describe, where nothing of it exists; `WAGGLE_URL` and `WAGGLE_KEY` name the gateway and
-    /// the key.
+    /// Create what exported files describe, where nothing of it exists.
     Import(import::Import),
     /// Verify, tail and export the audit log.
     #[command(subcommand)]
@@ -235,9 +252,24 @@ impl From<Globals> for Flags {
     }
 }
 
+/// The command line. The help of each command shows the flags that mean something to it.
+fn command() -> clap::Command {
+    let hidden = |flags: clap::Command| -> Vec<Arg> {
+        flags.get_arguments().map(|flag| flag.clone().hide(true)).collect()
+    };
+    let of_gateways = hidden(Globals::augment_args(clap::Command::new("")));
+    let of_clients = hidden(GatewayArgs::augment_args(clap::Command::new("")));
+    Cli::command().mut_subcommands(|command| match command.get_name() {
+        name if CLIENTS.contains(&name) => command.args(&of_gateways).after_help(WHICH_GATEWAY),
+        "audit" => command,
+        _ => command.args(&of_clients),
+    })
+}
+
 /// Runs the command line of this process.
 pub fn run(environment: &Environment) -> ExitCode {
-    let Cli { globals, gateway: GatewayArgs { context, cacert }, command } = match Cli::try_parse() {
+    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    let Cli { globals, gateway: GatewayArgs { context, cacert }, command } = match parsed {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error),
     };
@@ -272,8 +304,8 @@ pub fn run(environment: &Environment) -> ExitCode {
         Command::Health(command) => command.run(&sources),
         Command::Doctor(command) => command.run(&sources),
         Command::Errors => errors::run(),
-        Command::Completions(command) => command.run(Cli::command()),
-        Command::Man(command) => command.run(Cli::command()),
+        Command::Completions(command) => command.run(self::command()),
+        Command::Man(command) => command.run(self::command()),
         Command::Openapi => openapi::run(),
     };
     output::exit_code(done)

@@ -6,7 +6,8 @@ use clap::Args;
 use time::format_description::well_known::Rfc3339;
 use tokio::runtime::Runtime;
 
-use super::output::{Failure, print};
+use super::output::Failure;
+use super::progress::Verbosity;
 use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
@@ -16,11 +17,14 @@ pub(super) struct Restore {
     /// The folder that `waggle backup` wrote.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    #[command(flatten)]
+    verbosity: Verbosity,
 }
 
 impl Restore {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let settings = sources.load(Purpose::Assist)?.settings;
+        let progress = self.verbosity.task("restoring the database");
         let runtime = Runtime::new().map_err(Failure::Runtime)?;
         let done = runtime.block_on(app::restore(&settings, &self.folder));
         // Does not wait for a DNS look-up that is still running.
@@ -29,6 +33,6 @@ impl Restore {
         let at = created_at.format(&Rfc3339).unwrap_or_default();
         let data_dir = settings.embedded.data_dir.display();
         let keys = if keys.is_empty() { "no key files".to_owned() } else { keys.join(", ") };
-        print(&format!("restored the database of {at} and {keys} into {data_dir}\n"))
+        progress.print(&format!("restored the database of {at} and {keys} into {data_dir}\n"))
     }
 }

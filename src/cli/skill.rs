@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use ::skill::{FilePath, SKILL_MD};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use clap::Subcommand;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::admin::{Admin, Request};
+use super::format::{Cell, Kind, OutputArgs};
+use super::object::{Objects, encoded};
 use super::output::{Failure, print};
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -21,8 +22,28 @@ use crate::model::resource::PartKind;
 /// The maximum number of files and folders that are read: more than a gateway takes.
 const MOST_ENTRIES: usize = 20_000;
 
+const KIND: Kind = Kind {
+    name: "skill",
+    key: "path",
+    columns: &[
+        ("PATH", "path", Cell::Text),
+        ("NAME", "name", Cell::Text),
+        ("DESCRIPTION", "description", Cell::Text),
+        ("LABELS", "labels", Cell::Text),
+    ],
+};
+
+/// Skills of an agent.
+#[derive(Args)]
+pub(super) struct Skill {
+    #[command(flatten)]
+    output: OutputArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
 #[derive(Subcommand)]
-pub(super) enum Skill {
+enum Command {
     /// Make a skill equal to a folder with a `SKILL.md`, or add a skill; it keeps its labels.
     Push {
         /// The folder.
@@ -36,6 +57,14 @@ pub(super) enum Skill {
     },
     /// List the skills of an agent.
     List {
+        /// The agent.
+        #[arg(long, value_parser = Slug::parse_agent)]
+        agent: Slug,
+    },
+    /// Print a skill with its files.
+    Get {
+        /// The path of the skill.
+        path: String,
         /// The agent.
         #[arg(long, value_parser = Slug::parse_agent)]
         agent: Slug,
@@ -61,21 +90,6 @@ pub(super) enum Skill {
     },
 }
 
-/// A page of skills.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Page {
-    items: Vec<Listed>,
-    next_cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    path: String,
-    description: String,
-    files: Vec<Value>,
-}
-
 /// A skill with its contents.
 #[derive(Deserialize)]
 struct Whole {
@@ -93,26 +107,27 @@ struct File {
 
 impl Skill {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let admin = Admin::of(sources)?;
-        match self {
-            Self::Push { dir, agent, path } => push(&admin, &dir, &agent, path),
-            Self::List { agent } => list(&admin, &agent),
-            Self::Pull { path, agent, dir } => pull(&admin, &path, &agent, dir),
-            Self::Delete { path, agent } => {
-                let call = request(Method::DELETE, &agent, &path, None);
-                admin.call(&call)?;
-                print(&format!("deleted {path}\n"))
+        let objects = Objects { admin: Admin::of(sources)?, kind: &KIND, output: self.output };
+        let done = |text: &str| if self.output.is_for_people() { print(text) } else { Ok(()) };
+        match self.command {
+            Command::Push { dir, agent, path } => done(&push(&objects.admin, &dir, &agent, path)?),
+            Command::List { agent } => objects.list(&format!("/agents/{agent}/skills")),
+            Command::Get { path, agent } => objects.get(request(Method::GET, &agent, &path, None).path),
+            Command::Pull { path, agent, dir } => done(&pull(&objects.admin, &path, &agent, dir)?),
+            Command::Delete { path, agent } => {
+                objects.write("deleted", &path, &request(Method::DELETE, &agent, &path, None))
             }
         }
     }
 }
 
 fn request(method: Method, agent: &Slug, path: &str, body: Option<Vec<u8>>) -> Request {
-    let path = format!("/agents/{agent}/skills?path={}", utf8_percent_encode(path, NON_ALPHANUMERIC));
+    let path = format!("/agents/{agent}/skills?path={}", encoded(path));
     Request { method, path, body, condition: None }
 }
 
-fn push(admin: &Admin, dir: &Path, agent: &Slug, path: Option<String>) -> Result<(), Failure> {
+/// Writes a folder as a skill; returns what was done.
+fn push(admin: &Admin, dir: &Path, agent: &Slug, path: Option<String>) -> Result<String, Failure> {
     let unreadable = |error| Failure::Input(dir.display().to_string(), error);
     let folder = fs::canonicalize(dir).map_err(unreadable)?;
     let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -134,7 +149,7 @@ fn push(admin: &Admin, dir: &Path, agent: &Slug, path: Option<String>) -> Result
     let condition = Some(tag.map_or(("if-none-match", "*".to_owned()), |tag| ("if-match", tag)));
     let written = admin.exchange(&Request { condition, ..request(Method::PUT, agent, &path, Some(body)) })?;
     let revision = written.tag.unwrap_or_default();
-    print(&format!("{path} ({count} files) is at revision {}\n", revision.trim_matches('"')))
+    Ok(format!("{path} ({count} files) is at revision {}\n", revision.trim_matches('"')))
 }
 
 /// Adds the files of a folder. Links are refused: what they name may be outside.
@@ -165,27 +180,8 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<Value>) -> Result<()
     Ok(())
 }
 
-fn list(admin: &Admin, agent: &Slug) -> Result<(), Failure> {
-    let mut cursor: Option<String> = None;
-    loop {
-        let mut path = format!("/agents/{agent}/skills");
-        if let Some(cursor) = cursor {
-            path = format!("{path}?cursor={}", utf8_percent_encode(&cursor, NON_ALPHANUMERIC));
-        }
-        let answer = admin.call(&Request { method: Method::GET, path, body: None, condition: None })?;
-        let Page { items, next_cursor } = serde_json::from_slice(&answer)?;
-        for Listed { path, description, files } in items {
-            let summary = description.lines().next().unwrap_or_default();
-            print(&format!("{path}\t{} files\t{summary}\n", files.len()))?;
-        }
-        match next_cursor {
-            Some(next) => cursor = Some(next),
-            None => return Ok(()),
-        }
-    }
-}
-
-fn pull(admin: &Admin, path: &str, agent: &Slug, dir: Option<PathBuf>) -> Result<(), Failure> {
+/// Writes a skill to a folder; returns what was done.
+fn pull(admin: &Admin, path: &str, agent: &Slug, dir: Option<PathBuf>) -> Result<String, Failure> {
     let answer = admin.call(&request(Method::GET, agent, path, None))?;
     let Whole { files, .. } = serde_json::from_slice(&answer)?;
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -210,5 +206,5 @@ fn pull(admin: &Admin, path: &str, agent: &Slug, dir: Option<PathBuf>) -> Result
         }
         fs::write(&place, bytes).map_err(|error| failed(&place, error))?;
     }
-    print(&format!("wrote {count} files to {}\n", dir.display()))
+    Ok(format!("wrote {count} files to {}\n", dir.display()))
 }

@@ -1,21 +1,30 @@
 //! Every command of the administration client: its output and its exit code.
 
+mod cases;
+mod every;
+
 use std::fs;
 
 use regex::Regex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::apply::{output, waggle};
+use self::cases::{ACCOUNTS, DEFINITIONS, DELETED_DEFINITIONS};
+use crate::apply::{Output, output, waggle};
 use crate::support::app::{Replica, gateway};
 
 /// Runs a command line of words, where `'…'` is one word; columns of the output are separated by one space, and times and
 /// the ids and display forms of keys are masked.
 async fn run(replica: &Replica, line: &str, stdin: &str) -> (Option<i32>, String, String) {
+    masked(waggle(replica, &replica.operator, &words(line), stdin).await)
+}
+
+fn words(line: &str) -> Vec<&str> {
     let words = Regex::new(r"'([^']*)'|(\S+)").unwrap();
-    let words: Vec<_> =
-        words.captures_iter(line).map(|word| word.get(1).or(word.get(2)).unwrap().as_str()).collect();
-    let (code, out, error) = waggle(replica, &replica.operator, &words, stdin).await;
+    words.captures_iter(line).map(|word| word.get(1).or(word.get(2)).unwrap().as_str()).collect()
+}
+
+fn masked((code, out, error): Output) -> Output {
     let masks = [
         (r"\b(now|\d+ s ago)\b", "AGE"),
         (r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z\b", "TIME"),
@@ -39,50 +48,7 @@ async fn check(replica: &Replica, table: &[(&str, &str, i32, &str, &str)]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn tenants_and_agents_are_created_listed_changed_and_deleted() {
     let (_database, replica) = gateway().await;
-    check(&replica, &[
-        ("tenant list", "", 0, "ID NAME CREATED\n", ""),
-        ("tenant create acme --name Acme", "", 0, "created tenant acme\n", ""),
-        ("tenant create acme", "", 1, "", "a tenant with this id exists already (already_exists)\n"),
-        ("tenant create beta -o name", "", 0, "beta\n", ""),
-        ("tenant create gamma -q", "", 0, "", ""),
-        ("tenant list", "", 0, "ID NAME CREATED\nacme Acme AGE\nbeta beta AGE\ngamma gamma AGE\n", ""),
-        ("tenant list -o name", "", 0, "acme\nbeta\ngamma\n", ""),
-        ("tenant get acme -o yaml", "", 0, "id: acme\nname: Acme\nmaxKeyAgeDays: null\ncreatedAt: \"TIME\"\n", ""),
-        ("tenant update acme --name 'Acme Inc' --max-key-age-days 90", "", 0, "updated tenant acme\n", ""),
-        (
-            "tenant get acme -o json",
-            "",
-            0,
-            "{\n \"id\": \"acme\",\n \"name\": \"Acme Inc\",\n \"maxKeyAgeDays\": 90,\n \"createdAt\": \"TIME\"\n}\n",
-            "",
-        ),
-        ("tenant update acme -f -", "{\"nam\": 1}", 1, "", "unknown field `nam`, expected one of `name`, `maxKeyAgeDays`, `limits`, `agentLimits` at line 1 column 6 (invalid_params)\n"),
-        ("tenant delete beta", "", 0, "deleted tenant beta\n", ""),
-        ("tenant get beta", "", 1, "", "no such tenant (not_found)\n"),
-        ("agent create research --tenant acme --name Research --access public", "", 0, "created agent research\n", ""),
-        ("agent create notes --tenant gamma -f -", "name: Notes\ntools:\n- search\n", 0, "created agent notes\n", ""),
-        (
-            "agent list --tenant acme",
-            "",
-            0,
-            "ID TENANT NAME ACCESS ENABLED CREATED\nresearch acme Research public true AGE\n",
-            "",
-        ),
-        ("agent list -o name", "", 0, "notes\nresearch\n", ""),
-        ("agent disable research", "", 0, "disabled agent research\n", ""),
-        (
-            "agent get research",
-            "",
-            0,
-            "ID TENANT NAME ACCESS ENABLED CREATED\nresearch acme Research public false AGE\n",
-            "",
-        ),
-        ("agent enable research", "", 0, "enabled agent research\n", ""),
-        ("agent update research --title 'The title' --access key", "", 0, "updated agent research\n", ""),
-        ("agent usage research", "", 0, "AT METHOD CALLS ERRORS DENIED BYTES\n", ""),
-        ("agent delete notes", "", 0, "deleted agent notes\n", ""),
-    ])
-    .await;
+    check(&replica, ACCOUNTS).await;
     let agent = replica.admin("GET", "/agents/research", None).await.json();
     assert_eq!(
         json!([agent["name"], agent["title"], agent["access"], agent["enabled"]]),
@@ -144,68 +110,11 @@ async fn keys_are_created_listed_rotated_and_revoked() {
     assert_eq!(run(&replica, &unknown, "").await, output(1, "", refused));
 }
 
-const PROMPT: &str = "arguments:\n- name: topic\n  required: true\nmessages:\n- role: user\n  content:\n    type: text\n    text: \"About {{ topic }}.\"\n";
-
 #[tokio::test(flavor = "multi_thread")]
 async fn definitions_are_created_listed_changed_and_deleted() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
-    let resource = "name: Guide\nmimeType: text/plain\ncontents:\n- text: |\n    one\n    two\n";
-    check(
-        &replica,
-        &[
-            ("resource create --agent a x:guide -f -", resource, 0, "created resource x:guide\n", ""),
-            (
-                "resource create --agent a x:guide -f -",
-                resource,
-                1,
-                "",
-                "precondition failed: the current revision is 2 (revision_mismatch)\n",
-            ),
-            (
-                "resource list --agent a",
-                "",
-                0,
-                "URI NAME MIME TYPE BYTES LABELS\nx:guide Guide text/plain 8\n",
-                "",
-            ),
-            (
-                "resource update --agent a x:guide --title 'A guide' --label eu",
-                "",
-                0,
-                "updated resource x:guide\n",
-                "",
-            ),
-            ("resource cat --agent a x:guide", "", 0, "one\ntwo\n", ""),
-            ("resource touch --agent a x:guide", "", 0, "touched resource x:guide\n", ""),
-            (
-                "template create --agent a y:{city} --name City --template -",
-                "Weather of {{ city }}",
-                0,
-                "created template y:{city}\n",
-                "",
-            ),
-            ("template list --agent a -o name", "", 0, "y:{city}\n", ""),
-            ("template update --agent a y:{city} --name Town", "", 0, "updated template y:{city}\n", ""),
-            (
-                "template get --agent a y:{city}",
-                "",
-                0,
-                "URI TEMPLATE NAME MIME TYPE LABELS\ny:{city} Town\n",
-                "",
-            ),
-            ("prompt create --agent a ask -f - --title Ask", PROMPT, 0, "created prompt ask\n", ""),
-            ("prompt list --agent a", "", 0, "NAME TITLE DESCRIPTION LABELS\nask Ask\n", ""),
-            (
-                "prompt update --agent a ask --description 'Asks about a topic'",
-                "",
-                0,
-                "updated prompt ask\n",
-                "",
-            ),
-        ],
-    )
-    .await;
+    check(&replica, DEFINITIONS).await;
     let read = replica.admin("GET", "/agents/a/resources?uri=x%3Aguide", None).await.json();
     assert_eq!(
         json!([read["name"], read["title"], read["labels"], read["contents"]]),
@@ -216,16 +125,7 @@ async fn definitions_are_created_listed_changed_and_deleted() {
     assert_eq!(rendered, output(0, "user: About bees.\n", ""));
     let (code, out, error) = waggle(&replica, &key, &["prompt", "render", "--agent", "a", "ask"], "").await;
     assert!(code == Some(1) && out.is_empty() && error.contains("topic"), "{error}");
-    check(
-        &replica,
-        &[
-            ("resource delete --agent a x:guide", "", 0, "deleted resource x:guide\n", ""),
-            ("template delete --agent a y:{city}", "", 0, "deleted template y:{city}\n", ""),
-            ("prompt delete --agent a ask", "", 0, "deleted prompt ask\n", ""),
-            ("prompt get --agent a ask", "", 1, "", "no such prompt (not_found)\n"),
-        ],
-    )
-    .await;
+    check(&replica, DELETED_DEFINITIONS).await;
 }
 
 const MANIFEST: &str = r#"apiVersion: waggle/v1

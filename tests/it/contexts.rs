@@ -119,3 +119,17 @@ async fn flags_of_the_gateway_are_refused_by_commands_that_call_one() {
         assert_eq!(run, output(2, "", &refused));
     }
 }
+
+#[tokio::test]
+async fn help_shows_the_flags_that_mean_something() {
+    for (command, own, other) in [
+        ("tenant list", "--cacert", "--data-dir"),
+        ("apply", "--context", "--database-url"),
+        ("serve", "--data-dir", "--cacert"),
+    ] {
+        let words: Vec<_> = command.split(' ').chain(["--help"]).collect();
+        let (code, help, _) = run(&[], &words, "").await;
+        assert_eq!(code, Some(0));
+        assert!(help.contains(own) && !help.contains(other), "{command}: {help}");
+    }
+}

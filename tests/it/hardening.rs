@@ -6,6 +6,7 @@ mod deadlines;
 mod http2;
 mod metrics;
 mod tls;
+mod trust;
 mod unfinished;
 mod uploads;
 

@@ -39,6 +39,7 @@ mod mounts;
 mod openapi;
 mod operations;
 mod privileges;
+mod progress;
 mod races;
 mod replicas;
 mod revisions;

@@ -27,11 +27,8 @@ fn root() -> &'static Path {
 
 /// All documents, by their path below the root.
 fn documents() -> Vec<(String, String)> {
-    let mut paths: Vec<PathBuf> = ["README.md", "CHANGELOG.md", "deploy/README.md"]
-        .iter()
-        .chain(&WITH_FILES)
-        .map(PathBuf::from)
-        .collect();
+    let mut paths: Vec<PathBuf> =
+        ["README.md", "CHANGELOG.md"].iter().chain(&WITH_FILES).map(PathBuf::from).collect();
     for folder in ["docs", "docs/adr"] {
         let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().file_name());
         let pages = entries.filter(|name| name.to_str().is_some_and(|name| name.ends_with(".md")));

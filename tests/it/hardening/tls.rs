@@ -26,22 +26,22 @@ use crate::support::http::Client;
 use crate::support::wait::eventually;
 
 /// The files of a certificate for `localhost`.
-struct Files {
-    folder: tempfile::TempDir,
+pub(super) struct Files {
+    pub(super) folder: tempfile::TempDir,
 }
 
 impl Files {
-    fn new() -> (Self, CertificateDer<'static>) {
+    pub(super) fn new() -> (Self, CertificateDer<'static>) {
         let files = Self { folder: tempfile::tempdir().unwrap() };
         let certificate = files.renew();
         (files, certificate)
     }
 
-    fn certificate(&self) -> PathBuf {
+    pub(super) fn certificate(&self) -> PathBuf {
         self.folder.path().join("certificate.pem")
     }
 
-    fn key(&self) -> PathBuf {
+    pub(super) fn key(&self) -> PathBuf {
         self.folder.path().join("key.pem")
     }
 
@@ -63,7 +63,7 @@ impl Files {
 }
 
 /// A gateway with TLS. Readiness is checked by a client with TLS, since that of the tests has none.
-async fn start(database: &Database, files: &Files, more: &[(&str, &str)]) -> Replica {
+pub(super) async fn start(database: &Database, files: &Files, more: &[(&str, &str)]) -> Replica {
     let operator = "wag_00000000000000000000000000000000000000000003NxIRP".to_owned();
     let own = [("WAGGLE_SERVER__LISTEN".to_owned(), "127.0.0.1:0".to_owned())];
     let spill = tempfile::tempdir().unwrap();

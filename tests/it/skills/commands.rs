@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::skill_md;
@@ -23,7 +24,11 @@ async fn folder_is_pushed_listed_pulled_and_deleted() {
     };
     let push = ["push", dir, "--path", "acme/refunds"];
     assert_eq!(run(&push).await, output(0, "acme/refunds (2 files) is at revision 2\n", ""));
-    assert_eq!(run(&["list"]).await, output(0, "acme/refunds\t2 files\tDoes refunds\n", ""));
+    let table = "PATH           NAME      DESCRIPTION    LABELS\nacme/refunds   refunds   Does refunds\n";
+    assert_eq!(run(&["list"]).await, output(0, table, ""));
+    let (code, whole, _) = run(&["get", "acme/refunds", "-o", "json"]).await;
+    let whole: Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!((code, whole["files"][1]["path"].as_str()), (Some(0), Some("references/b.bin")), "{whole}");
     let pull = ["pull", "acme/refunds", "--dir", pulled];
     assert_eq!(run(&pull).await, output(0, &format!("wrote 2 files to {pulled}\n"), ""));
     for file in ["SKILL.md", "references/b.bin"] {
@@ -31,6 +36,6 @@ async fn folder_is_pushed_listed_pulled_and_deleted() {
     }
     let (code, _, error) = run(&pull).await;
     assert!(code == Some(1) && error.starts_with("cannot write "), "nothing is overwritten: {error}");
-    assert_eq!(run(&["delete", "acme/refunds"]).await, output(0, "deleted acme/refunds\n", ""));
-    assert_eq!(run(&["list"]).await, output(0, "", ""));
+    assert_eq!(run(&["delete", "acme/refunds"]).await, output(0, "deleted skill acme/refunds\n", ""));
+    assert_eq!(run(&["list", "-o", "name"]).await, output(0, "", ""));
 }
