@@ -240,18 +240,21 @@ fn unreachable(url: &PublicUrl, error: &reqwest::Error) -> Failure {
     Failure::Gateway(format!("{url}: {cause}{}", remedy.unwrap_or_default()))
 }
 
-/// The error of a TLS handshake, which arrives as one of input and output.
+/// The error of a TLS handshake, which arrives as one of input and output, or as one of those in another.
 fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
-    let wrapped = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    wrapped.and_then(|error| error.downcast_ref()).or_else(|| error.downcast_ref())
+    if let Some(found) = error.downcast_ref() {
+        return Some(found);
+    }
+    error.downcast_ref::<io::Error>()?.get_ref().and_then(|inner| tls_error(inner))
 }
 
 /// What to do about a failed TLS handshake.
 fn remedy(error: &rustls::Error) -> Option<&'static str> {
     match error {
-        rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            Some("to trust its issuer, name the issuer's certificate with --cacert FILE")
-        }
+        // Another authority of the same name counts as one that is unknown.
+        rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature,
+        ) => Some("to trust its issuer, name the issuer's certificate with --cacert FILE"),
         rustls::Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => Some("call the gateway by a name of its certificate"),

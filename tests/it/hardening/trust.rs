@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 use time::OffsetDateTime;
 use time::ext::NumericalDuration;
@@ -21,6 +21,7 @@ struct Authority {
 impl Authority {
     fn new(folder: &TempDir, name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let file = folder.path().join(name);
