@@ -127,8 +127,7 @@ fn answered_anew(
     changes: &[Change],
     uris: &[ResourceUri],
 ) -> Option<Vec<(Revision, ResourceUri)>> {
-    let (of_content, changes): (Vec<_>, Vec<_>) =
-        changes.iter().cloned().partition(|change| change.is_of_variant());
+    let (of_content, changes): (Vec<_>, Vec<_>) = changes.iter().cloned().partition(Change::is_of_variant);
     let (of_mounts, changes): (Vec<_>, Vec<_>) =
         changes.into_iter().partition(|change| change.kind == ChangeKind::MountServed);
     let templates = by_template(&changes)?;

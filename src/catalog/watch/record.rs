@@ -72,7 +72,7 @@ impl Catalog {
                         contents.store(write, (agent, variant.clone()), target.revision).await?;
                         match (&variant.definition, &file) {
                             (None, _) => {
-                                write.touch_resource(agent, &variant.uri, target.revision, now).await?
+                                write.touch_resource(agent, &variant.uri, target.revision, now).await?;
                             }
                             (Some(_), Some(file)) => file.update(write, agent, target.revision, now).await?,
                             (Some(_), None) => {}

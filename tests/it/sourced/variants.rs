@@ -62,7 +62,7 @@ async fn subscriber_is_notified_of_the_content_that_it_sees() {
     ];
     for (number, (path, seen_by, uri)) in cases.into_iter().enumerate() {
         let now = format!("{path} {number}");
-        site.upstream.answer(path, tagged(&now, &number.to_string()));
+        site.upstream.answer(path, tagged(&now, &format!("changed-{number}")));
         assert_eq!(streams[seen_by].next_summary().await, format!("updated {uri}"), "{path}");
         for replica in [&site.replica, &second] {
             let keys = [&staff, &other];
