@@ -63,8 +63,8 @@ async fn reference_is_polled_once_in_an_interval_for_all_content() {
     let polls = || server.paths().iter().filter(|path| path.ends_with("/info/refs")).count();
     let (first, began) = (polls(), Instant::now());
     eventually("five polls", async || polls() >= first + 5).await;
-    // Of six rounds, five are whole.
-    assert!(began.elapsed() > Duration::from_millis(3_900), "{:?}", began.elapsed());
+    // At least four rounds, of which the first poll may be late; 13 polls a second if each content had its own.
+    assert!(began.elapsed() > Duration::from_secs(3), "{:?}", began.elapsed());
 
     let (first, began) = (polls(), Instant::now());
     change("two");
