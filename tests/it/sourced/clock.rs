@@ -12,7 +12,7 @@ use crate::support::events::listen;
 const TICKS: u32 = 5;
 
 #[tokio::test]
-async fn page_that_always_differs_makes_a_revision_a_poll_and_none_by_reads() {
+async fn page_that_always_differs_is_one_revision_a_poll() {
     let site = Site::with_limits(json!({"pollMs": 1_000, "perSecond": 1_000, "burst": 1_000})).await;
     site.upstream.answer("clock", Reply::Clock);
     site.resource("clock", json!({"connection": "api", "path": "clock", "ttlMs": 0})).await;

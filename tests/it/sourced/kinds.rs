@@ -1,4 +1,16 @@
 //! Changes of content behind the gateway's back, by kinds of connections.
+//!
+//! Where each kind is tested against a real source; `clients` is `tests/conformance/sources.js` and `sources.py`, in which
+//! official SDKs of both eras read, and those for TypeScript are notified and read again.
+//!
+//! | kind | source | registered, changed, notified in time, read on another replica | clients |
+//! |:--|:--|:--|:--|
+//! | http | a server of the tests | here | a server of Node |
+//! | file | a folder | here (under 1 s), `mounts::changes` | a folder |
+//! | s3 | a server of the tests | here | `s3s-fs` |
+//! | sql of PostgreSQL | the cluster of the tests | here, by `notifyChannel` | |
+//! | sql of SQLite | a file | | a file |
+//! | git | a repository in place; `git http-backend` | here; `sourced::git` (on one replica) | `git http-backend` |
 
 use std::fs;
 use std::time::{Duration, Instant};
