@@ -53,7 +53,7 @@ fn link_as_text(link: ResourceLink) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{known, line};
+    use super::{known, link_as_text};
     use crate::mcp::version::ContentTypes::{self, Audio, First, ResourceLinks};
     use crate::model::message::{PromptMessage, ResourceLink};
 
@@ -86,7 +86,7 @@ mod tests {
                 size: None,
                 icons: None,
             };
-            assert_eq!(line(link), expected);
+            assert_eq!(link_as_text(link), expected);
         }
     }
 
