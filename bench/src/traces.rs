@@ -86,9 +86,8 @@ async fn measure(site: &mut Site, options: &Traces) -> Result<(), Error> {
     tokio::time::sleep(EXPORT).await;
     let exported = received.load(Ordering::Relaxed);
     let (costs, ratios) = (costs.map(median), ratios.map(median));
-    let rows: String = (0..kinds.len())
-        .map(|nth| format!("| {} | {:.1} | {:.3} |\n", kinds[nth].0, costs[nth], ratios[nth]))
-        .collect();
+    let row = |nth: usize| format!("| {} | {:.1} | {:.3} |\n", kinds[nth].0, costs[nth], ratios[nth]);
+    let rows: String = (0..kinds.len()).map(row).collect();
     let report = format!(
         "A read from memory, {} % of the traces sampled; {exported} bytes of spans were received\n\n\
          | gateway | CPU µs | × the first |\n|:--|--:|--:|\n{rows}",
