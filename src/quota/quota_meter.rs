@@ -20,7 +20,7 @@ pub(super) struct QuotaMeter {
 struct Reserved {
     start: Date,
     most: Most,
-    reserved: QuotaShare,
+    shares: QuotaShare,
 }
 
 /// What is left of a quota of a tenant.
@@ -47,21 +47,21 @@ impl QuotaMeter {
         tenant: Uuid,
         (period, start): (Period, Date),
         most: Most,
-        reserved: QuotaShare,
+        shares: QuotaShare,
     ) {
         if self.tenants.len() >= self.most && !self.tenants.contains_key(&tenant) {
             return;
         }
         let mut periods = self.tenants.entry(tenant).or_default();
-        *of(&mut periods, period) = Some(Reserved { start, most, reserved });
+        *of(&mut periods, period) = Some(Reserved { start, most, shares });
     }
 
     /// Records that a part of it was returned.
     pub(super) fn record_returned(&self, tenant: Uuid, (period, start): (Period, Date), share: QuotaShare) {
         let Some(mut periods) = self.tenants.get_mut(&tenant) else { return };
         if let Some(known) = of(&mut periods, period).as_mut().filter(|known| known.start == start) {
-            known.reserved.calls -= share.calls;
-            known.reserved.bytes -= share.bytes;
+            known.shares.calls -= share.calls;
+            known.shares.bytes -= share.bytes;
         }
     }
 
@@ -75,7 +75,7 @@ impl QuotaMeter {
         for entry in &self.tenants {
             for (period, known) in [Period::Day, Period::Month].into_iter().zip(entry.value()) {
                 let Some(known) = known.filter(|known| known.start == period.start(at)) else { continue };
-                let (most, reserved, share) = (known.most, known.reserved, share(entry.key(), period));
+                let (most, reserved, share) = (known.most, known.shares, share(entry.key(), period));
                 let units = [
                     ("calls", most.calls, reserved.calls, share.calls),
                     ("bytes", most.bytes, reserved.bytes, share.bytes),
