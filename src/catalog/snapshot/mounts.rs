@@ -6,8 +6,6 @@ use std::sync::Arc;
 use super::trees::Files;
 use super::view::View;
 use crate::model::call::Page;
-use crate::model::definition::DefinitionKind;
-use crate::model::ids::Slug;
 use crate::model::mount::{Mount, MountEntry};
 use crate::model::resource::Resource;
 
@@ -38,6 +36,14 @@ impl View {
     fn mount_around<'u>(&self, uri: &'u str) -> Option<(&Arc<Mount>, &'u str)> {
         let answering = self.mounts().filter_map(|mount| Some((mount, mount.path_of(uri)?.0)));
         answering.max_by_key(|(mount, _)| mount.uri.as_str().len())
+    }
+
+    /// Whether a mount answers the URI of a file that it lists: neither a registered resource does, nor a mount with a longer
+    /// URI. That the file is selected is known.
+    fn is_answered_by(&self, mount: &Mount, uri: &str) -> bool {
+        let is_longer = |other: &&Arc<Mount>| other.uri.as_str().len() > mount.uri.as_str().len();
+        let mut longer = self.mounts().filter(is_longer);
+        !longer.any(|other| other.path_of(uri).is_some()) && self.resource(uri).is_none()
     }
 
     /// The file of a mount that has a URI, with the mount: one that is selected, whether it has been found or not. It is
@@ -72,9 +78,7 @@ impl View {
         while let Some(((uri, number), (suffix, entry))) = next.pop_first() {
             let Some((mount, rest)) = rests.get_mut(number) else { break };
             next.extend(rest.next().map(|found| ((format!("{}{}", mount.uri, found.0), number), found)));
-            let name: &Slug = mount.key();
-            let answers = self.mount_around(&uri).is_some_and(|(answering, _)| answering.key() == name);
-            if !answers || self.resource(&uri).is_some() {
+            if !self.is_answered_by(mount, &uri) {
                 continue;
             }
             if page.items.len() == size {
