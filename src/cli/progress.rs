@@ -19,7 +19,7 @@ pub(super) struct Verbosity {
     quiet: bool,
 }
 
-/// A line of progress, removed when it is dropped. It is hidden where nobody watches: in pipes, files and logs.
+/// A line of progress, removed when it is dropped. It is hidden in pipes, files and logs.
 pub(super) struct Progress {
     bar: ProgressBar,
     quiet: bool,
