@@ -1,6 +1,7 @@
 //! Limits on use: rates, requests in flight, upload memory ([`limits`]), and quotas and usage counters ([`usage`]).
 
 pub mod limits;
+mod period_limit;
 mod quota_meter;
 mod quotas;
 pub mod usage;

@@ -4,7 +4,7 @@ use dashmap::DashMap;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
-use super::quotas::Most;
+use super::period_limit::PeriodLimit;
 use crate::model::limits::{Period, QuotaShare};
 
 /// The reservations of tenants, as the database showed them.
@@ -19,7 +19,7 @@ pub(super) struct QuotaMeter {
 #[derive(Debug, Clone, Copy)]
 struct Reserved {
     start: Date,
-    most: Most,
+    most: PeriodLimit,
     shares: QuotaShare,
 }
 
@@ -46,7 +46,7 @@ impl QuotaMeter {
         &self,
         tenant: Uuid,
         (period, start): (Period, Date),
-        most: Most,
+        most: PeriodLimit,
         shares: QuotaShare,
     ) {
         if self.tenants.len() >= self.most && !self.tenants.contains_key(&tenant) {
@@ -102,13 +102,13 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::{Most, Period, QuotaLeft, QuotaMeter, QuotaShare};
+    use super::{Period, PeriodLimit, QuotaLeft, QuotaMeter, QuotaShare};
 
     #[test]
     fn quota_left_counts_what_is_unused_here_of_the_current_period() {
         let (meter, at) = (QuotaMeter::new(1), datetime!(2026-11-23 12:00 UTC));
         let [tenant, other] = [1, 2].map(Uuid::from_u128);
-        let (most, start) = (Most { calls: Some(100), bytes: None }, Period::Day.start(at));
+        let (most, start) = (PeriodLimit { calls: Some(100), bytes: None }, Period::Day.start(at));
         let share = |calls| QuotaShare { calls, bytes: 0 };
         meter.record(tenant, (Period::Day, start), most, share(40));
         meter.record(other, (Period::Day, start), most, share(40));

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
+use super::period_limit::PeriodLimit;
 use super::quota_meter::{QuotaLeft, QuotaMeter};
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::limits::{Period, QuotaRequest, QuotaShare, UseLimits};
@@ -55,29 +56,7 @@ struct Left {
     /// The remaining share; negative if more was used than reserved.
     share: QuotaShare,
     /// When the database had nothing left, and the limits at that time.
-    used_up: Option<(Instant, Most)>,
-}
-
-/// The quota of a period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Most {
-    pub(super) calls: Option<i64>,
-    pub(super) bytes: Option<i64>,
-}
-
-impl Most {
-    fn of(limits: &UseLimits, period: Period) -> Self {
-        let (calls, bytes) = match period {
-            Period::Day => (limits.calls_per_day, limits.bytes_per_day),
-            Period::Month => (limits.calls_per_month, limits.bytes_per_month),
-        };
-        let stored = |most: Option<u64>| most.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
-        Self { calls: stored(calls), bytes: stored(bytes) }
-    }
-
-    fn is_none(self) -> bool {
-        self.calls.is_none() && self.bytes.is_none()
-    }
+    used_up: Option<(Instant, PeriodLimit)>,
 }
 
 /// The outcome of an attempt to spend from memory.
@@ -101,24 +80,24 @@ fn name(period: Period, calls: bool) -> &'static str {
 
 impl Left {
     /// Whether the share has too few calls or too few bytes.
-    fn short(&self, most: Most, calls: i64) -> (bool, bool) {
+    fn short(&self, most: PeriodLimit, calls: i64) -> (bool, bool) {
         let calls = most.calls.is_some() && self.share.calls < calls;
         (calls, most.bytes.is_some() && self.share.bytes <= 0)
     }
 
     /// Whether the database recently reported the quota under these limits as exhausted.
-    fn is_used_up(&self, most: Most) -> bool {
+    fn is_used_up(&self, most: PeriodLimit) -> bool {
         self.used_up.is_some_and(|(when, under)| under == most && when.elapsed() < ASK_AGAIN)
     }
 
     /// The quota that one call would find exhausted, according to the memory of this replica.
-    fn known_used_up(&self, period: Period, most: Most, at: OffsetDateTime) -> Option<&'static str> {
+    fn known_used_up(&self, period: Period, most: PeriodLimit, at: OffsetDateTime) -> Option<&'static str> {
         let (short_of_calls, short_of_bytes) = self.short(most, 1);
         let known = self.start == Some(period.start(at)) && self.is_used_up(most);
         (known && (short_of_calls || short_of_bytes)).then(|| name(period, short_of_calls))
     }
 
-    fn take(&mut self, period: Period, most: Most, calls: i64, at: OffsetDateTime) -> Taken {
+    fn take(&mut self, period: Period, most: PeriodLimit, calls: i64, at: OffsetDateTime) -> Taken {
         let start = period.start(at);
         if self.start != Some(start) {
             *self = Self { start: Some(start), ..Self::default() };
@@ -149,7 +128,7 @@ impl Holder {
         }
     }
 
-    fn adjust(&self, period: Period, most: Most, by: QuotaShare) {
+    fn adjust(&self, period: Period, most: PeriodLimit, by: QuotaShare) {
         let share = &mut self.left(period).lock().share;
         if most.calls.is_some() {
             share.calls = share.calls.saturating_add(by.calls);
@@ -205,13 +184,17 @@ impl Quotas {
         let holder = Arc::clone(&self.holders.entry(uid).or_default());
         holder.touched.store(true, Ordering::Relaxed);
         for period in [Period::Day, Period::Month] {
-            let most = Most::of(limits, period);
+            let most = PeriodLimit::of(limits, period);
             if most.is_none() {
                 continue;
             }
             let taken = self.take_of((uid, metered), &holder, (period, most), calls, at).await;
             if taken.is_err() && period == Period::Month {
-                holder.adjust(Period::Day, Most::of(limits, Period::Day), QuotaShare { calls, bytes: 0 });
+                holder.adjust(
+                    Period::Day,
+                    PeriodLimit::of(limits, Period::Day),
+                    QuotaShare { calls, bytes: 0 },
+                );
             }
             taken?;
         }
@@ -222,7 +205,7 @@ impl Quotas {
         &self,
         (uid, metered): (Uuid, bool),
         holder: &Holder,
-        (period, most): (Period, Most),
+        (period, most): (Period, PeriodLimit),
         calls: i64,
         at: OffsetDateTime,
     ) -> Result<(), Refused> {
@@ -284,7 +267,8 @@ impl Quotas {
     pub(super) fn known_used_up(&self, uid: Uuid, limits: &UseLimits, at: OffsetDateTime) -> Option<Refused> {
         let holder = self.holders.get(&uid)?;
         [Period::Day, Period::Month].into_iter().find_map(|period| {
-            let quota = holder.left(period).lock().known_used_up(period, Most::of(limits, period), at)?;
+            let quota =
+                holder.left(period).lock().known_used_up(period, PeriodLimit::of(limits, period), at)?;
             Some(Refused::UsedUp { quota, wait: period.left(at) })
         })
     }
@@ -298,7 +282,7 @@ impl Quotas {
     ) -> Result<Option<Refused>, StoreError> {
         let holder = self.holders.get(&uid).map(|entry| Arc::clone(&entry));
         for period in [Period::Day, Period::Month] {
-            let (most, start) = (Most::of(limits, period), period.start(at));
+            let (most, start) = (PeriodLimit::of(limits, period), period.start(at));
             let here = holder.as_ref().map(|holder| *holder.left(period).lock());
             let here = here.filter(|left| left.start == Some(start)).unwrap_or_default().share;
             let used = self.store.reserved_quota(uid, period, start).await?;
@@ -319,7 +303,7 @@ impl Quotas {
     pub(super) fn adjust(&self, uid: Uuid, limits: &UseLimits, by: QuotaShare) {
         if let Some(holder) = self.holders.get(&uid) {
             for period in [Period::Day, Period::Month] {
-                holder.adjust(period, Most::of(limits, period), by);
+                holder.adjust(period, PeriodLimit::of(limits, period), by);
             }
         }
     }

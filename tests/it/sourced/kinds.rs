@@ -1,20 +1,25 @@
 //! Changes of content behind the gateway's back, by kinds of connections.
 //!
-//! Where each kind is tested against a real source; `clients` is `tests/conformance/sources.js` and `sources.py`, in which
-//! official SDKs of both eras read, and those for TypeScript are notified and read again.
+//! Each kind is registered, changed, notified in time, and read on another replica, there also by the official SDK for Rust in
+//! both eras. `tests/conformance/sources.js` and `sources.py` do it with the SDKs for TypeScript, and read with that for Python.
 //!
-//! | kind | source | registered, changed, notified in time, read on another replica | clients |
-//! |:--|:--|:--|:--|
-//! | http | a server of the tests | here | a server of Node |
-//! | file | a folder | here (under 1 s), `mounts::changes` | a folder |
-//! | s3 | a server of the tests | here | `s3s-fs` |
-//! | sql of PostgreSQL | the cluster of the tests | here, by `notifyChannel` | |
-//! | sql of SQLite | a file | | a file |
-//! | git | a repository in place; `git http-backend` | here; `sourced::git` (on one replica) | `git http-backend` |
+//! | kind | source here | source in `tests/conformance` |
+//! |:--|:--|:--|
+//! | http | a server of the tests | a server of Node |
+//! | file | a folder; notified within 1 s | a folder |
+//! | s3 | a server of the tests; `s3s-fs` in `mounts::kinds` | `s3s-fs` |
+//! | sql of PostgreSQL | the cluster of the tests, by `notifyChannel` | |
+//! | sql of SQLite | a file | a file |
+//! | git | a repository in place; `git http-backend` | `git http-backend` |
 
 use std::fs;
 use std::time::{Duration, Instant};
 
+use http::{HeaderName, HeaderValue};
+use rmcp::model::{ClientConfig, ProtocolVersion, ReadResourceRequestParams, ResourceContents};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
 use super::upstream::{Reply, Upstream, tagged};
@@ -22,8 +27,10 @@ use crate::support::app::{Builder, Replica, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::events::listen;
 use crate::support::proxy::Proxy;
-use crate::support::repository::git;
+use crate::support::repository::{git, serve_repositories};
 
+/// The kinds, by the ids of their connections.
+const KINDS: [&str; 7] = ["file", "git", "git-http", "http", "s3", "postgresql", "sqlite"];
 /// How often contents are polled.
 const POLL: u64 = 1_000;
 /// Within which a change of a file is notified.
@@ -37,6 +44,8 @@ struct Sources {
     rows: Database,
     proxy: Proxy,
     upstream: Upstream,
+    /// The URL of the folder, served by `git http-backend`.
+    repositories: String,
 }
 
 /// An object of a bucket.
@@ -49,10 +58,12 @@ fn object(text: &str) -> Reply {
 impl Sources {
     async fn new() -> Self {
         let (folder, rows) = (tempfile::tempdir().unwrap(), database().await);
-        for name in ["docs", "repository"] {
+        for name in ["docs", "repository", "tables"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
         git(&folder.path().join("repository"), &["init", "--quiet", "--initial-branch=main"]);
+        let tables = rusqlite::Connection::open(folder.path().join("tables/notes.db")).unwrap();
+        tables.execute_batch("create table notes (body text); insert into notes values ('')").unwrap();
         let reader = Self::reader(&rows);
         rows.execute(&format!(
             "create role {reader} login; create table notes (body text); insert into notes values (''); \
@@ -60,7 +71,8 @@ impl Sources {
         ))
         .await;
         let proxy = Proxy::before(&rows.options).await;
-        Self { folder, rows, proxy, upstream: Upstream::start().await }
+        let repositories = serve_repositories(folder.path()).await;
+        Self { folder, rows, proxy, upstream: Upstream::start().await, repositories }
     }
 
     /// A role that is no superuser, for this test alone.
@@ -76,9 +88,19 @@ impl Sources {
     fn of(&self, kind: &str) -> (Value, Value) {
         let path = json!({"connection": kind, "path": "a.md"});
         let local = json!(["127.0.0.0/8"]);
+        let statements = json!({"note": "select body from notes"});
+        let statement = json!({"connection": kind, "statement": "@note", "format": "text"});
         match kind {
             "file" => (json!({"root": self.path("docs")}), path),
             "git" => (json!({"url": self.path("repository")}), path),
+            "git-http" => (
+                json!({"url": format!("{}repository/.git", self.repositories), "allowNetworks": local}),
+                path,
+            ),
+            "sqlite" => {
+                let url = format!("sqlite:{}", self.path("tables/notes.db").display());
+                (json!({"url": url, "statements": statements}), statement)
+            }
             "http" => (json!({"baseUrl": self.upstream.url(), "allowNetworks": local}), path),
             "s3" => {
                 let endpoint = self.upstream.url().trim_end_matches("/v1/").to_owned();
@@ -91,11 +113,9 @@ impl Sources {
                 let (host, port) = (options.get_host(), options.get_port());
                 let (reader, name) = (Self::reader(&self.rows), options.get_database().unwrap());
                 let url = format!("postgres://{reader}@{host}:{port}/{name}?sslmode=disable");
-                let statements = json!({"note": "select body from notes"});
                 let settings = json!({"url": url, "allowNetworks": local, "statements": statements,
                     "notifyChannel": "notes changed"});
-                let source = json!({"connection": kind, "statement": "@note", "format": "text"});
-                (settings, source)
+                (settings, statement)
             }
         }
     }
@@ -106,7 +126,11 @@ impl Sources {
             "file" => fs::write(self.path("docs/a.md"), text).unwrap(),
             "http" => self.upstream.answer("a.md", tagged(text, text)),
             "s3" => self.upstream.answer_at("/bucket/a.md".to_owned(), object(text)),
-            "git" => {
+            "sqlite" => {
+                let tables = rusqlite::Connection::open(self.path("tables/notes.db")).unwrap();
+                tables.execute("update notes set body = ?1", [text]).unwrap();
+            }
+            "git" | "git-http" => {
                 let repository = self.path("repository");
                 fs::write(repository.join("a.md"), text).unwrap();
                 git(&repository, &["add", "a.md"]);
@@ -124,8 +148,13 @@ impl Sources {
 async fn register(sources: &Sources, replica: &Replica, kind: &str) {
     let (settings, source) = sources.of(kind);
     // What is notified is not polled in time.
-    let every = if kind == "sql" { 600_000 } else { POLL };
-    let body = json!({"id": kind, "kind": kind, "tenants": "*", "settings": settings,
+    let every = if kind == "postgresql" { 600_000 } else { POLL };
+    let of = match kind {
+        "postgresql" | "sqlite" => "sql",
+        "git-http" => "git",
+        _ => kind,
+    };
+    let body = json!({"id": kind, "kind": of, "tenants": "*", "settings": settings,
         "limits": {"pollMs": every}});
     let made = replica.admin("POST", "/connections", Some(body)).await;
     assert_eq!(made.status, 201, "{kind}: {}", made.text());
@@ -134,19 +163,45 @@ async fn register(sources: &Sources, replica: &Replica, kind: &str) {
     assert_eq!(made.status, 201, "{kind}: {}", made.text());
 }
 
+/// Reads by the official SDK for Rust.
+async fn read_by_sdk(replica: &Replica, key: &str, uri: &str, version: ProtocolVersion) -> String {
+    let config = StreamableHttpClientTransportConfig::with_uri(format!(
+        "http://{}/notes/mcp",
+        replica.running.address
+    ));
+    let name = HeaderName::from_static("x-agent-api-key");
+    let config = config.custom_headers([(name, HeaderValue::from_str(key).unwrap())].into());
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let transport = StreamableHttpClientTransport::with_client(http, config);
+    let mode = if version == ProtocolVersion::V_2026_07_28 {
+        ClientLifecycleMode::Discover { preferred_versions: vec![version.clone()] }
+    } else {
+        ClientLifecycleMode::Initialize
+    };
+    let client = ClientConfig::default().with_protocol_version(version);
+    let client = client.serve_with_lifecycle(transport, mode).await.unwrap();
+    let read = client.read_resource(ReadResourceRequestParams::new(uri)).await.unwrap();
+    client.cancel().await.unwrap();
+    match read.contents.as_slice() {
+        [ResourceContents::TextResourceContents { text, .. }] => text.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn change_of_each_kind_is_notified_in_time_and_read_on_another_replica() {
     let (database, sources) = (database().await, Sources::new().await);
-    let roots = ["docs", "repository"].map(|name| sources.path(name).display().to_string()).join(",");
+    let roots =
+        ["docs", "repository", "tables"].map(|name| sources.path(name).display().to_string()).join(",");
     let builder = || Builder::new(&database).set("WAGGLE_SOURCES__FILE_ROOTS", &roots);
     let (first, second) = tokio::join!(builder().start(), builder().start());
     let key = first.acme("notes").await;
-    for kind in ["file", "git", "http", "s3", "sql"] {
+    for kind in KINDS {
         sources.change(kind, "0").await;
         register(&sources, &first, kind).await;
     }
     second.caught_up().await;
-    for kind in ["file", "git", "http", "s3", "sql"] {
+    for kind in KINDS {
         let uri = format!("test://{kind}");
         let filter = json!({"resourceSubscriptions": [uri]});
         let mut stream = listen(&first, "notes", &key, json!(1), filter).await;
@@ -163,6 +218,9 @@ async fn change_of_each_kind_is_notified_in_time_and_read_on_another_replica() {
             times.push(began.elapsed());
             let text = second.http.text("notes", &key, &uri).await.unwrap();
             assert_eq!(text.trim_end(), round.to_string(), "{kind}");
+        }
+        for version in [ProtocolVersion::V_2025_11_25, ProtocolVersion::V_2026_07_28] {
+            assert_eq!(read_by_sdk(&second, &key, &uri, version).await.trim_end(), "3", "{kind}");
         }
         println!("{kind}: notified after {times:?}");
         let most = if kind == "file" { OF_FILES } else { OF_OTHERS };
