@@ -80,13 +80,18 @@ impl Sources {
         format!("reader_of_{}", rows.options.get_database().unwrap())
     }
 
+    /// The name of the file of a kind. The kinds of repositories share one.
+    fn file(kind: &str) -> &'static str {
+        if kind == "git-http" { "b.md" } else { "a.md" }
+    }
+
     fn path(&self, name: &str) -> std::path::PathBuf {
         self.folder.path().canonicalize().unwrap().join(name)
     }
 
     /// The settings of a connection of a kind, and a source in it.
     fn of(&self, kind: &str) -> (Value, Value) {
-        let path = json!({"connection": kind, "path": "a.md"});
+        let path = json!({"connection": kind, "path": Self::file(kind)});
         let local = json!(["127.0.0.0/8"]);
         let statements = json!({"note": "select body from notes"});
         let statement = json!({"connection": kind, "statement": "@note", "format": "text"});
@@ -132,8 +137,8 @@ impl Sources {
             }
             "git" | "git-http" => {
                 let repository = self.path("repository");
-                fs::write(repository.join("a.md"), text).unwrap();
-                git(&repository, &["add", "a.md"]);
+                fs::write(repository.join(Self::file(kind)), text).unwrap();
+                git(&repository, &["add", "."]);
                 git(&repository, &["commit", "--quiet", "--message", "Change it"]);
             }
             _ => {
