@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::fold::{cut, fold};
 use crate::query::Query;
-use crate::words::{pairs, runs};
+use crate::words::{pairs, parts, runs};
 
 /// The most occurrences in a text that are looked at.
 const MOST_OCCURRENCES: usize = 4_096;
@@ -68,16 +68,21 @@ fn occurrences(text: &str, query: &Query) -> Vec<(usize, usize)> {
         if found.len() >= MOST_OCCURRENCES {
             break;
         }
-        fold(&text[run.at.clone()], &mut folded);
+        let word = &text[run.at.clone()];
+        fold(word, &mut folded);
         let mut look = |at: usize, term: &str| {
             let words = query.words.iter().enumerate().filter(|(_, word)| word.matches(term));
             found.extend(words.map(|(number, _)| (at, number)));
         };
         if run.is_spaced {
             look(run.at.start, cut(&folded));
+            for (start, part) in parts(word) {
+                fold(part, &mut folded);
+                look(run.at.start + start, cut(&folded));
+            }
         } else {
             // Nearly always a folded character stands for one of the text.
-            let starts = text[run.at.clone()].char_indices().map(|(start, _)| start);
+            let starts = word.char_indices().map(|(start, _)| start);
             for ((_, pair), start) in pairs(&folded).zip(starts) {
                 look(run.at.start + start, pair);
             }
@@ -133,6 +138,10 @@ mod tests {
             (of("", "a", 40), (String::new(), 0)),
             (of(&long, "beta alpha", 40), ("…ten alpha beta gamma one two three…".to_owned(), 2)),
             (of(&long, "nothing", 20), ("one two three four…".to_owned(), 0)),
+            (
+                of(&format!("{filler}maxConnections"), "connections", 20),
+                ("…ten maxConnections".to_owned(), 1),
+            ),
             (of(&"界".repeat(50), "界", 8), ("界界界界界界界界…".to_owned(), 1)),
             (of(&format!("{}北京天气", "界".repeat(50)), "天气", 8), ("…北京天气".to_owned(), 1)),
         ];

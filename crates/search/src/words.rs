@@ -38,8 +38,8 @@ pub(crate) fn pairs(folded: &str) -> impl Iterator<Item = (usize, &str)> {
     starts.zip(ends).enumerate().map(|(number, (start, end))| (number, &folded[start..end]))
 }
 
-/// The parts of a word in camel case; none of other words.
-fn parts(word: &str) -> impl Iterator<Item = &str> {
+/// The parts of a word in camel case, each with where it begins; none of other words.
+pub(crate) fn parts(word: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut start = 0;
     let mut was_lower = false;
     let mut ends: Vec<usize> = Vec::new();
@@ -52,7 +52,10 @@ fn parts(word: &str) -> impl Iterator<Item = &str> {
     if !ends.is_empty() {
         ends.push(word.len());
     }
-    ends.into_iter().map(move |end| &word[std::mem::replace(&mut start, end)..end])
+    ends.into_iter().map(move |end| {
+        let start = std::mem::replace(&mut start, end);
+        (start, &word[start..end])
+    })
 }
 
 /// Splits texts into the terms under which they are indexed. Keeps its memory from text to text.
@@ -72,7 +75,7 @@ impl Splitter {
                 continue;
             }
             found(cut(&self.folded));
-            for part in parts(word) {
+            for (_, part) in parts(word) {
                 fold(part, &mut self.folded);
                 found(cut(&self.folded));
             }
