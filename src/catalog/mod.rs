@@ -100,8 +100,8 @@ impl Catalog {
         &self.fetcher
     }
 
-    /// Returns the number of free permits of the renderer.
-    pub fn free_renders(&self) -> usize {
-        self.renderer.free()
+    /// Renders templates and runs other bounded jobs off the async threads.
+    pub fn renderer(&self) -> &Renderer {
+        &self.renderer
     }
 }

@@ -238,7 +238,7 @@ impl Metrics {
         let Services { identity, catalog, .. } = &self.services;
         let identity = identity.stats();
         let help = "Free permits for rendering.";
-        text.gauge("waggle_render_places_free", help, catalog.free_renders());
+        text.gauge("waggle_render_places_free", help, catalog.renderer().free());
         let help = "Look-ups of keys in the database.";
         text.counter("waggle_key_look_ups_total", help, identity.key_look_ups);
         if let Some(expiring) = identity.expiring_keys {

@@ -1,6 +1,11 @@
 //! `subscriptions/listen`.
 
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+
 use serde_json::{Value, json};
+use waggle::catalog::Catalog;
+use waggle::model::caller::Payer;
 
 use crate::support::app::{Builder, gateway};
 use crate::support::cluster::database;
@@ -143,22 +148,32 @@ async fn product_of_uris_and_templates_is_bounded() {
                  250000 comparisons; name fewer URIs";
     assert_eq!(answer.json()["error"]["message"], wrong);
 
-    let free = || replica.running.services.catalog.free_renders();
-    let all = free();
-    let listening = try_listen(&replica, "a", &key, json!(2), uris(20));
-    tokio::pin!(listening);
-    let mut taken = false;
-    let response = loop {
-        tokio::select! {
-            biased;
-            response = &mut listening => break response,
-            () = tokio::task::yield_now() => taken |= free() < all,
-        }
-    };
-    assert_eq!(response.status(), 200);
-    assert!(taken, "a render permit was taken");
-    // A few comparisons run inline.
+    let held = hold_renders(&replica.running.services.catalog).await;
+    let busy = refusal(try_listen(&replica, "a", &key, json!(2), uris(20)).await).await;
+    assert_eq!((busy.status.as_u16(), &busy.json()["error"]["data"]["code"]), (503, &json!("unavailable")));
+    // A few comparisons run inline, without a permit.
     assert_eq!(try_listen(&replica, "a", &key, json!(3), uris(1)).await.status(), 200);
+    drop(held);
+    eventually("many comparisons are answered once there are permits", async || {
+        try_listen(&replica, "a", &key, json!(4), uris(20)).await.status() == 200
+    })
+    .await;
+}
+
+/// Takes all permits of the renderer, until the senders are dropped.
+async fn hold_renders(catalog: &Arc<Catalog>) -> Vec<Sender<()>> {
+    let mut held = Vec::new();
+    for _ in 0..catalog.renderer().free() {
+        let (release, released) = channel();
+        let catalog = Arc::clone(catalog);
+        tokio::spawn(async move {
+            let job = move || Ok(released.recv().unwrap_or_default());
+            catalog.renderer().run(Payer::Gateway, job).await
+        });
+        held.push(release);
+    }
+    eventually("all permits are taken", async || catalog.renderer().free() == 0).await;
+    held
 }
 
 #[tokio::test]
