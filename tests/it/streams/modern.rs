@@ -167,7 +167,10 @@ async fn hold_renders(catalog: &Arc<Catalog>) -> Vec<Sender<()>> {
         let (release, released) = channel();
         let catalog = Arc::clone(catalog);
         tokio::spawn(async move {
-            let job = move || Ok(released.recv().unwrap_or_default());
+            let job = move || {
+                released.recv().ok();
+                Ok(())
+            };
             catalog.renderer().run(Payer::Gateway, job).await
         });
         held.push(release);
