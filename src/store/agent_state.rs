@@ -88,15 +88,16 @@ macro_rules! agent_rows {
     };
 }
 
-/// Collects the rows of a statement. Tests may pause after the first one: the statement has its snapshot by then.
+/// Collects the rows of a statement by their source as they arrive, so that a large agent is in memory only once. Tests may
+/// pause after the first one: the statement has its snapshot by then.
 macro_rules! collect {
     ($rows:expr, $sources:ident) => {{
-        let (mut rows, mut collected) = ($rows, Vec::new());
+        let (mut rows, mut collected) = ($rows, TaggedRows::default());
         while let Some(row) = rows.try_next().await? {
             if collected.is_empty() {
                 $sources.pause(FailPoint::SnapshotBetweenReads).await;
             }
-            collected.push(row);
+            collected.extend([row]);
         }
         Ok(collected)
     }};
@@ -236,7 +237,7 @@ impl Write {
     ) -> Result<Option<(Revision, TaggedRows)>, StoreError> {
         let was_clean = self.is_clean();
         loop {
-            let rows =
+            let mut rows: TaggedRows =
                 match only {
                     None => {
                         locked_rows!(
@@ -252,7 +253,8 @@ impl Write {
                             agent.tenant.0,
                             agent.uid.0,
                         )
-                        .fetch_all(self.connection())
+                        .fetch(self.connection())
+                        .try_collect()
                         .await?
                     }
                     Some((source, key)) => locked_rows!(
@@ -270,10 +272,10 @@ impl Write {
                         key,
                         source as i32,
                     )
-                    .fetch_all(self.connection())
+                    .fetch(self.connection())
+                    .try_collect()
                     .await?,
                 };
-            let mut rows: TaggedRows = rows.into_iter().collect();
             let (locked, read) = (rows.take_locked()?, rows.take_agent()?);
             let (Some(locked), Some((read, _))) = (locked, read) else { return Ok(None) };
             if read.revision == locked {
@@ -298,8 +300,7 @@ fn kinds(is_of: fn(ChangeKind) -> bool) -> Vec<&'static str> {
 }
 
 impl AgentState {
-    fn of(rows: Vec<TaggedRow>) -> Result<Option<Self>, StoreError> {
-        let mut rows: TaggedRows = rows.into_iter().collect();
+    fn of(mut rows: TaggedRows) -> Result<Option<Self>, StoreError> {
         let Some((head, description)) = rows.take_agent()? else { return Ok(None) };
         let changes = rows.take_changes()?;
         let definitions = by_kind!(Stored, K => K::of_rows(&mut rows)?);

@@ -69,20 +69,23 @@ pub(super) fn set<T>(column: Option<T>) -> Result<T, StoreError> {
 }
 
 /// Rows by their source.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct TaggedRows(BTreeMap<i32, Vec<TaggedRow>>);
 
-impl FromIterator<TaggedRow> for TaggedRows {
-    fn from_iter<I: IntoIterator<Item = TaggedRow>>(rows: I) -> Self {
-        let mut by_source = BTreeMap::<_, Vec<_>>::new();
+impl Extend<TaggedRow> for TaggedRows {
+    fn extend<I: IntoIterator<Item = TaggedRow>>(&mut self, rows: I) {
         for row in rows {
-            by_source.entry(row.source).or_default().push(row);
+            self.0.entry(row.source).or_default().push(row);
         }
-        Self(by_source)
     }
 }
 
 impl TaggedRows {
+    /// Whether there are no rows.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Removes the rows of a source.
     pub(super) fn take(&mut self, source: Source) -> Vec<TaggedRow> {
         self.0.remove(&(source as i32)).unwrap_or_default()
