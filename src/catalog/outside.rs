@@ -50,9 +50,26 @@ impl Answering {
         self.sourced().is_some()
     }
 
+    /// The revision that last changed the contents of the URI, as far as that is known without a source.
+    pub fn revision(&self) -> Revision {
+        match self {
+            Self::Registered(resource, _) | Self::Mounted(resource, ..) => resource.revision,
+            Self::Rendered(found, _) => found.revision,
+        }
+    }
+
     /// The id of the connection that the content comes from.
     pub fn connection(&self) -> Option<&Slug> {
         self.sourced().map(|sourced| sourced.source.connection())
+    }
+
+    /// The contents of a URI, of what was fetched for it.
+    ///
+    /// # Errors
+    /// [`Fault::SourceFailed`] for names that no URI can have.
+    pub fn contents(&self, uri: &ResourceUri, outside: &Outside) -> Result<Contents, Fault> {
+        let sourced = self.sourced().ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
+        sourced.contents(uri, outside)
     }
 
     pub(super) fn sourced(&self) -> Option<Sourced<'_>> {
@@ -147,43 +164,52 @@ impl Catalog {
         Err(Fault::invalid_params(format!("source.{problem}")))
     }
 
-    /// The contents of a URI from a connection.
+    /// The content of a URI from its connection, from memory if possible; `None` if its definition names none.
     ///
     /// # Errors
     /// [`Fault::ResourceNotFound`] if the source has no such content; [`Fault::SourceTimeout`], [`Fault::SourceFailed`].
-    pub(super) async fn outside(
+    pub async fn fetch(
         &self,
         caller: &Caller,
         uri: &ResourceUri,
-        (answering, sourced): (&Answering, &Sourced<'_>),
+        answering: &Answering,
         source_use: &dyn SourceUse,
-    ) -> Result<Contents, Fault> {
+    ) -> Result<Option<Outside>, Fault> {
+        let Some(sourced) = answering.sourced() else { return Ok(None) };
         let not_found = || Fault::ResourceNotFound(uri.clone());
-        let Sourced { definition, revision, source, .. } = sourced;
-        source_use.takes_from(source.connection());
+        source_use.takes_from(sourced.source.connection());
         let agent = AgentRef { tenant: caller.tenant, uid: caller.agent };
         let mut wanted = sourced.wanted(agent, caller.payer()).ok_or_else(not_found)?;
         wanted.found = sourced.is_touched.then(|| answering.variant(uri));
-        let named = file_name(&wanted.location).to_owned();
         let read = self.fetcher.read(wanted, || source_use.before_wait()).await;
-        let Outside { contents, is_directory, left } = read.map_err(|missed| match missed {
+        read.map(Some).map_err(|missed| match missed {
             Missed::NotFound => not_found(),
             Missed::Fault(fault) => fault,
-        })?;
+        })
+    }
+}
+
+impl Sourced<'_> {
+    /// The contents of a URI, of what was fetched for it.
+    fn contents(&self, uri: &ResourceUri, outside: &Outside) -> Result<Contents, Fault> {
+        let Self { definition, revision, source, values, .. } = self;
+        let location = source.locate(values).ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
+        let is_directory = matches!(&location, Location::Path { path, .. } if path.is_directory);
         let part = |content: &content_source::Content| {
             let own = definition.mime_type.as_deref().filter(|_| !is_directory);
             let stated =
                 own.or_else(|| content.mime_type.as_deref().filter(|mime| parse_mime(mime).is_some()));
-            let name = content.name.as_deref().unwrap_or(&named);
+            let name = content.name.as_deref().unwrap_or_else(|| file_name(&location));
             let mime_type = stated.map_or_else(|| guessed(name, &content.bytes), str::to_owned);
             let kind = PartKind::of(Some(&mime_type), &content.bytes);
             let uri = content.name.as_deref().map(|name| below(uri, name)).transpose()?;
             let bytes = content.bytes.clone();
             Ok::<_, Fault>(Content { uri, mime_type: Some(mime_type), kind, bytes, meta: None })
         };
-        let parts = contents.iter().map(part).collect::<Result<_, _>>()?;
+        let parts = outside.contents.iter().map(part).collect::<Result<_, _>>()?;
         let mime_type = definition.mime_type.clone();
-        Ok(Contents { uri: uri.clone(), mime_type, parts, revision: *revision, fresh_for: Some(left) })
+        let fresh_for = Some(outside.left);
+        Ok(Contents { uri: uri.clone(), mime_type, parts, revision: *revision, fresh_for })
     }
 }
 

@@ -134,9 +134,11 @@ impl Catalog {
         source_use: &dyn SourceUse,
     ) -> Result<Contents, Fault> {
         for _ in 0..MOST_LOOKS {
-            if let Some(sourced) = answering.sourced() {
+            if answering.is_sourced() {
                 // Of an erased type: reads are deep enough without it for the compiler.
-                return self.outside(caller, uri, (&answering, &sourced), source_use).boxed().await;
+                let fetched = self.fetch(caller, uri, &answering, source_use).boxed().await?;
+                let fetched = fetched.ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
+                return answering.contents(uri, &fetched);
             }
             let contents = match &answering {
                 Answering::Registered(resource, _) | Answering::Mounted(resource, ..) => {

@@ -22,14 +22,12 @@ use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
 use crate::catalog::read::SourceUse;
 use crate::catalog::snapshot::AgentSnapshot;
-use crate::catalog::snapshot::view::{Answering, View};
-use crate::catalog::template_set::Match;
+use crate::catalog::snapshot::view::View;
 use crate::http::cursor::CursorSeal;
 use crate::identity::grant::Caller;
 use crate::model::agent::Access;
-use crate::model::call::{Contents, List};
+use crate::model::call::List;
 use crate::model::fault::{Fault, Outcome};
-use crate::model::ids::ResourceUri;
 use crate::model::label::{CallerLabels, Label};
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::scope::Revision;
@@ -54,7 +52,7 @@ impl Dialect {
         }
     }
 
-    fn content_types(self) -> ContentTypes {
+    pub(super) fn content_types(self) -> ContentTypes {
         self.version().content_types()
     }
 
@@ -166,52 +164,6 @@ impl CallHandler {
         }
     }
 
-    pub(super) async fn read(
-        &self,
-        context: &CallContext<'_>,
-        uri: &ResourceUri,
-        form: ResultForm,
-    ) -> Result<Bytes, Fault> {
-        let answering = context.view.answering(uri)?;
-        let title = matches!(form, ResultForm::Fetch { .. }).then(|| answering.title().to_owned());
-        let key = match &answering {
-            // It changes without a revision, and is in memory as it was fetched.
-            sourced if sourced.is_sourced() => None,
-            Answering::Registered(resource, _) | Answering::Mounted(resource, ..) => {
-                Some(context.key(ResultSubject::Resource(uri.clone()), resource.revision, form))
-            }
-            Answering::Rendered(Match { template, .. }, _) => {
-                let subject = ResultSubject::Rendered(uri.clone(), template.uri_template.clone());
-                Some(context.key(subject, template.revision, form))
-            }
-        };
-        if let Some(kept) = key.as_ref().and_then(|key| self.results.get(key)) {
-            return Ok(kept);
-        }
-        // Boxed, as below: the future of a cached result is small to move.
-        let contents = self.catalog.read_resource(context.caller, uri, answering, context.source_use);
-        let contents = Box::pin(contents).await?;
-        let result = match form {
-            ResultForm::Method => context.encode_contents(&contents)?,
-            ResultForm::Tool { offset, .. } => {
-                let types = context.dialect.content_types();
-                let blocks = blocks::of_contents(&contents, offset, self.tool_result_bytes, types)?;
-                context.encode(ResultMembers::blocks(&blocks))?
-            }
-            ResultForm::Fetch { .. } => {
-                let title = title.unwrap_or_default();
-                let fetched = Fetched::of_contents(&title, &contents, self.tool_result_bytes)?;
-                context.encode_object(&fetched.into_json()?)?
-            }
-        };
-        // The revision differs if the definition changed meanwhile and its contents were purged.
-        if let Some(key) = key.filter(|key| contents.revision == key.revision && contents.fresh_for.is_none())
-        {
-            self.results.keep(key, &result, context.caller.tenant);
-        }
-        Ok(result)
-    }
-
     fn list(
         &self,
         context: &CallContext<'_>,
@@ -310,16 +262,7 @@ impl CallContext<'_> {
         self.encode_in(self.dialect, members)
     }
 
-    /// The result of a read: clients may cache content from a source for as long as the gateway does.
-    fn encode_contents(&self, contents: &Contents) -> Result<Bytes, Fault> {
-        let dialect = match (self.dialect, contents.fresh_for) {
-            (Dialect::Modern { .. }, Some(ttl)) => Dialect::Modern { ttl },
-            (dialect, _) => dialect,
-        };
-        self.encode_in(dialect, ResultMembers::contents(contents))
-    }
-
-    fn encode_in(&self, dialect: Dialect, members: ResultMembers<'_>) -> Result<Bytes, Fault> {
+    pub(super) fn encode_in(&self, dialect: Dialect, members: ResultMembers<'_>) -> Result<Bytes, Fault> {
         let mut out = Vec::new();
         match dialect {
             Dialect::Modern { ttl } => {

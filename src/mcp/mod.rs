@@ -20,6 +20,7 @@ pub mod legacy;
 pub mod modern;
 mod notification;
 mod open_stream;
+mod reads;
 mod refusal;
 pub mod reply;
 pub mod request;

@@ -1,10 +1,12 @@
 //! The cache of encoded results, by subject and revision. A change needs no cache invalidation: the key of the new result
-//! has the new revision, and the old result is evicted once it is unused.
+//! has the new revision, and the old result is evicted once it is unused. Content from a source changes without a revision:
+//! its result has a stamp, and is replaced by the first one with another stamp.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
@@ -14,10 +16,11 @@ use super::version::{ContentTypes, ToolMembers};
 use crate::cache::{MemoryBudget, WeighedCache};
 use crate::model::allocated::{allocated, behind_arc, shared_bytes};
 use crate::model::call::List;
-use crate::model::ids::{AgentId, ResourceUri, TenantId};
+use crate::model::ids::{AgentId, ResourceUri, Slug, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
+use crate::sources::FetchId;
 
 /// The number of rendered results that are remembered as requested once: half a megabyte, and as many results of a few
 /// kilobytes as fill the cache.
@@ -28,6 +31,8 @@ const DOORKEEPER_SLOTS: usize = 1 << 16;
 pub(super) enum ResultSubject {
     /// The contents of a registered resource.
     Resource(ResourceUri),
+    /// The file of this mount that has a URI.
+    Mounted(ResourceUri, Slug),
     /// What this template answers to a URI.
     Rendered(ResourceUri, UriTemplate),
     /// The page of a list after a position, for callers with these labels. What other subjects are visible is decided
@@ -71,10 +76,12 @@ impl ResultSubject {
         matches!(self, Self::Rendered(..) | Self::Prompt(..))
     }
 
-    /// The bytes of its heap memory. A template is in memory anyway.
+    /// The bytes of its heap memory. A template and the name of a mount are in memory anyway.
     fn heap(&self) -> usize {
         match self {
-            Self::Resource(uri) | Self::Rendered(uri, _) => behind_arc(uri.as_str().len()),
+            Self::Resource(uri) | Self::Mounted(uri, _) | Self::Rendered(uri, _) => {
+                behind_arc(uri.as_str().len())
+            }
             Self::Page(_, after, labels) | Self::Tools(after, labels) => {
                 after.as_ref().map_or(0, |after| allocated(after.len())) + labels.heap()
             }
@@ -129,13 +136,22 @@ pub(super) struct ResultKey {
     pub(super) revision: Revision,
 }
 
+/// What a result with content from a source depends on beside its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Stamp {
+    /// The content.
+    pub(super) fetched: FetchId,
+    /// For how long a client may cache the result, if it says so.
+    pub(super) ttl: Option<Duration>,
+}
+
 /// The encoded results in memory.
 ///
-/// Registered content is cached on the first request. Rendered results are cached on the second: caching one that is
-/// never requested again would cost more than rendering it.
+/// Registered content is cached on the first request. Rendered results, and those with content from a source, are cached on
+/// the second: caching one that is never requested again would cost more than rendering it.
 #[derive(Debug)]
 pub(super) struct Results {
-    kept: Arc<WeighedCache<ResultKey, Bytes>>,
+    kept: Arc<WeighedCache<ResultKey, (Option<Stamp>, Bytes)>>,
     doorkeeper: Doorkeeper,
 }
 
@@ -145,16 +161,34 @@ impl Results {
     }
 
     pub(super) fn get(&self, key: &ResultKey) -> Option<Bytes> {
-        self.kept.get(key)
+        self.get_stamped(key, None)
+    }
+
+    /// The result of a key with this stamp.
+    pub(super) fn get_stamped(&self, key: &ResultKey, stamp: Option<Stamp>) -> Option<Bytes> {
+        let (kept, result) = self.kept.get(key)?;
+        (kept == stamp).then_some(result)
     }
 
     /// Caches a new result of an agent of a tenant, if it is likely to be requested again.
     pub(super) fn keep(&self, key: ResultKey, result: &Bytes, tenant: TenantId) {
-        if !(key.subject.is_made_up() || key.form.is_made_up()) || self.doorkeeper.admit(&key) {
+        self.keep_stamped(key, None, result, tenant);
+    }
+
+    /// As [`keep`](Self::keep), in place of a result of the key with another stamp.
+    pub(super) fn keep_stamped(
+        &self,
+        key: ResultKey,
+        stamp: Option<Stamp>,
+        result: &Bytes,
+        tenant: TenantId,
+    ) {
+        let is_rare = stamp.is_some() || key.subject.is_made_up() || key.form.is_made_up();
+        if !is_rare || self.doorkeeper.admit(&key, stamp) {
             // Copied, since the buffer that it was encoded into is up to twice as long.
             let exact = Bytes::copy_from_slice(result);
             let heap = key.subject.heap() + shared_bytes(&exact);
-            self.kept.insert(key, exact, Some(tenant), heap);
+            self.kept.insert(key, (stamp, exact), Some(tenant), heap);
         }
     }
 }
@@ -175,9 +209,9 @@ impl Doorkeeper {
         }
     }
 
-    /// Whether this key was requested before; records the request.
-    fn admit(&self, key: &ResultKey) -> bool {
-        let hash = self.hasher.hash_one(key);
+    /// Whether this key was requested before, with this stamp; records the request.
+    fn admit(&self, key: &ResultKey, stamp: Option<Stamp>) -> bool {
+        let hash = self.hasher.hash_one((key, stamp));
         let slot = usize::try_from(hash % DOORKEEPER_SLOTS as u64).ok().and_then(|slot| self.slots.get(slot));
         slot.is_some_and(|slot| slot.swap(hash, Ordering::Relaxed) == hash)
     }
@@ -186,12 +220,13 @@ impl Doorkeeper {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use bytes::Bytes;
     use uri_template::UriTemplate;
     use uuid::Uuid;
 
-    use super::{DOORKEEPER_SLOTS, DialectKey, ResultForm, ResultKey, ResultSubject, Results};
+    use super::{DOORKEEPER_SLOTS, DialectKey, ResultForm, ResultKey, ResultSubject, Results, Stamp};
     use crate::cache::MemoryBudget;
     use crate::mcp::version::ContentTypes;
     use crate::model::call::List;
@@ -199,6 +234,7 @@ mod tests {
     use crate::model::label::{CallerLabels, Labels};
     use crate::model::prompt::PromptName;
     use crate::model::scope::Revision;
+    use crate::sources::FetchId;
 
     const RESULT: Bytes = Bytes::from_static(b"{}");
     const TENANT: TenantId = TenantId(Uuid::nil());
@@ -240,6 +276,37 @@ mod tests {
         results.keep(rendered(1), &RESULT, TENANT);
         results.keep(changed.clone(), &RESULT, TENANT);
         assert_eq!(results.get(&changed), None);
+    }
+
+    #[test]
+    fn result_with_another_stamp_replaces_the_kept_one() {
+        let budget = MemoryBudget::new(1 << 20);
+        let results = Results::new(&budget);
+        let (key, newer) = (key(ResultSubject::Resource(uri("a:b"))), Bytes::from_static(b"[]"));
+        let stamp =
+            |fetched, ttl| Some(Stamp { fetched: FetchId(fetched), ttl: Some(Duration::from_millis(ttl)) });
+        let mut before = None;
+        for (stamp, result) in [(stamp(1, 8), &RESULT), (stamp(2, 8), &newer), (stamp(2, 7), &RESULT)] {
+            for _ in 0..2 {
+                assert_eq!(results.get_stamped(&key, stamp), None);
+                results.keep_stamped(key.clone(), stamp, result, TENANT);
+            }
+            assert_eq!(results.get_stamped(&key, stamp), Some(result.clone()));
+            assert_eq!((results.get_stamped(&key, before), results.get(&key)), (None, None));
+            before = stamp;
+        }
+        assert_eq!(budget.stats()[0].entries, 1);
+    }
+
+    #[test]
+    fn content_that_always_differs_fills_no_memory() {
+        let budget = MemoryBudget::new(1 << 30);
+        let results = Results::new(&budget);
+        for number in 0..1_000 {
+            let stamp = Some(Stamp { fetched: FetchId(number), ttl: None });
+            results.keep_stamped(key(ResultSubject::Resource(uri("a:b"))), stamp, &RESULT, TENANT);
+        }
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

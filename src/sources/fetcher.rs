@@ -9,6 +9,7 @@ mod stored;
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use content_source::{Bounds, Content, FetchError, Fetched, Location, Segment, Validator};
@@ -65,13 +66,17 @@ pub struct Wanted {
     pub found: Option<Variant>,
 }
 
+/// Identifies the contents that were fetched at one time, in this process. Those that a source calls unchanged keep theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FetchId(pub u64);
+
 /// Content from outside.
 #[derive(Debug, Clone)]
 pub struct Outside {
+    /// Which contents they are.
+    pub id: FetchId,
     /// The contents: one for a file, several for a directory.
     pub contents: Arc<[Content]>,
-    /// Whether they are the files of a directory.
-    pub is_directory: bool,
     /// For how long it is answered from now on.
     pub left: Duration,
 }
@@ -109,6 +114,7 @@ struct Key {
 /// What a source answered.
 #[derive(Debug)]
 struct Kept {
+    id: FetchId,
     /// `None` if it has no such content.
     contents: Option<Arc<[Content]>>,
     validator: Option<Validator>,
@@ -126,21 +132,25 @@ struct Ages {
 }
 
 impl Kept {
-    /// The content, and for how long it is fresh; `Some(None)` if it is known that there is none.
-    fn fresh(&self, ages: Ages) -> Option<Option<(Arc<[Content]>, Duration)>> {
+    /// The content for as long as it is fresh; `Some(None)` if it is known that there is none.
+    fn fresh(&self, ages: Ages) -> Option<Option<Outside>> {
         let age = self.checked.elapsed();
         let left = ages.ttl.saturating_sub(age);
         match &self.contents {
-            Some(contents) if !left.is_zero() => Some(Some((Arc::clone(contents), left))),
+            Some(_) if !left.is_zero() => Some(self.content(left)),
             None if age < MISSING_FOR => Some(None),
             _ => None,
         }
     }
 
     /// The content if it may still be answered while it is revalidated.
-    fn stale(&self, ages: Ages) -> Option<Arc<[Content]>> {
-        let contents = self.contents.as_ref()?;
-        (self.checked.elapsed() < ages.ttl.saturating_add(ages.stale)).then(|| Arc::clone(contents))
+    fn stale(&self, ages: Ages) -> Option<Outside> {
+        let is_stale = self.checked.elapsed() < ages.ttl.saturating_add(ages.stale);
+        self.content(Duration::ZERO).filter(|_| is_stale)
+    }
+
+    fn content(&self, left: Duration) -> Option<Outside> {
+        Some(Outside { id: self.id, contents: Arc::clone(self.contents.as_ref()?), left })
     }
 
     fn memory(&self) -> usize {
@@ -191,6 +201,8 @@ struct Inner {
     began: Instant,
     stop: CancellationToken,
     counters: Counters,
+    /// The number of the next contents.
+    next: AtomicU64,
 }
 
 impl std::fmt::Debug for Inner {
@@ -219,6 +231,7 @@ impl Fetcher {
             began: Instant::now(),
             stop: stop.clone(),
             counters: Counters::default(),
+            next: AtomicU64::new(0),
         };
         Self { inner: Arc::new(inner), _stop: stop.drop_guard() }
     }
@@ -250,23 +263,21 @@ impl Fetcher {
         // Also of what is in memory.
         let connection = known.ok_or(FetchError::NotAllowed)?;
         connection.source(tenant)?;
-        let is_directory = matches!(&location, Location::Path { path, .. } if path.is_directory);
         let (uid, connected) = (connection.uid, connection.revision);
         let key = Key { connection: uid, connected, tenant, agent, revision, location };
-        let answer = |contents, left| Ok(Outside { contents, is_directory, left });
         let known = inner.kept.get(&key);
         match known.as_ref().and_then(|known| known.fresh(ages)) {
-            Some(Some((contents, left))) => {
+            Some(Some(fresh)) => {
                 inner.counters.read(ReadFrom::Fresh);
-                return answer(contents, left);
+                return Ok(fresh);
             }
             Some(None) => return Err(Missed::NotFound),
             None => {}
         }
-        if let Some(contents) = known.as_ref().and_then(|known| known.stale(ages)) {
+        if let Some(stale) = known.as_ref().and_then(|known| known.stale(ages)) {
             drop(Inner::flight(inner, key, &connection, (known, None), None));
             inner.counters.read(ReadFrom::Stale);
-            return answer(contents, Duration::ZERO);
+            return Ok(stale);
         }
         let _waiting = Counts::enter(&inner.waiting, tenant, MOST_WAITING).ok_or(FetchError::Busy)?;
         before_wait();
@@ -277,8 +288,8 @@ impl Fetcher {
             let flight = Inner::flight(inner, key, &connection, (Some(fetched), None), None);
             fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
         }
-        let contents = fetched.contents.clone().ok_or(Missed::NotFound)?;
-        answer(contents, ages.ttl.saturating_sub(fetched.checked.elapsed()))
+        let left = ages.ttl.saturating_sub(fetched.checked.elapsed());
+        fetched.content(left).ok_or(Missed::NotFound)
     }
 }
 
@@ -342,19 +353,25 @@ impl Inner {
         self.counters.record(&fetched);
         let kept = match fetched {
             Ok(Fetched::Contents { contents, validator }) => {
-                Kept { contents: Some(contents.into()), validator, checked, is_of_round }
+                Kept { id: self.next_id(), contents: Some(contents.into()), validator, checked, is_of_round }
             }
             Ok(Fetched::Unchanged) => {
                 let known = known.filter(|known| known.contents.is_some()).ok_or(FetchError::BadContent)?;
                 let (contents, validator) = (known.contents.clone(), known.validator.clone());
-                Kept { contents, validator, checked, is_of_round }
+                Kept { id: known.id, contents, validator, checked, is_of_round }
             }
-            Err(FetchError::NotFound) => Kept { contents: None, validator: None, checked, is_of_round },
+            Err(FetchError::NotFound) => {
+                Kept { id: self.next_id(), contents: None, validator: None, checked, is_of_round }
+            }
             Err(error) => return Err(error),
         };
         let kept = Arc::new(kept);
         self.keep(key, &kept);
         Ok(kept)
+    }
+
+    fn next_id(&self) -> FetchId {
+        FetchId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     fn keep(&self, key: &Key, kept: &Arc<Kept>) {

@@ -7,6 +7,7 @@ mod definitions;
 mod failures;
 mod git;
 mod guide;
+mod kept;
 mod kinds;
 mod leases;
 mod reads;

@@ -23,7 +23,8 @@ impl Inner {
         let found = timeout(ANSWERS_WITHIN, self.connections.store.found_contents(&subject, at)).await;
         let FoundContents { contents, validator, age } = found.ok()?.ok()??;
         let checked = Instant::now().checked_sub(age)?;
-        let kept = Arc::new(Kept { contents: Some(contents.into()), validator, checked, is_of_round: false });
+        let contents = Some(contents.into());
+        let kept = Arc::new(Kept { id: self.next_id(), contents, validator, checked, is_of_round: false });
         self.keep(key, &kept);
         self.counters.watched(WatchEvent::Answered);
         Some(kept)

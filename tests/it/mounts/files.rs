@@ -195,3 +195,23 @@ async fn tools_list_and_read_files() {
     assert_eq!(call("read_resource", json!({"uri": "file:///guides/a.md"})).await, "# a");
     assert!(call("fetch", json!({"id": "file:///guides/a.md"})).await.contains("# a"));
 }
+
+#[tokio::test]
+async fn kept_files_are_those_of_the_mount_that_a_caller_sees() {
+    let site = Site::new().await;
+    site.write("guides/inner/a.md", "# open");
+    site.write("hidden/a.md", "# hidden");
+    site.mount("guides", guides()).await;
+    let hidden = json!({"connection": "docs", "path": "hidden/", "uri": "file:///guides/inner/",
+        "include": ["**/*.md"], "labels": ["staff"]});
+    site.mount("hidden", hidden).await;
+    let made = site.replica.admin("POST", "/agents/notes/keys", Some(json!({"labels": ["staff"]}))).await;
+    let staff = made.json()["key"].as_str().unwrap().to_owned();
+    for _ in 0..3 {
+        for (key, expected) in [(&staff, "# hidden"), (&site.key, "# open")] {
+            let text = site.replica.http.text("notes", key, "file:///guides/inner/a.md").await;
+            assert_eq!(text.as_deref(), Some(expected));
+        }
+    }
+    assert_eq!(site.replica.metric("waggle_cache_entries{cache=\"results\"}").await, 2.0);
+}

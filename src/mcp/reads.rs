@@ -1,0 +1,131 @@
+//! Answers reads: from the cache of encoded results, or with contents of the catalog, which the dialect encodes.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::call_handler::{CallContext, CallHandler, Dialect};
+use super::result::ResultMembers;
+use super::results::{ResultForm, ResultSubject, Stamp};
+use super::tools::blocks;
+use super::tools::fetched::Fetched;
+use crate::catalog::snapshot::view::Answering;
+use crate::catalog::template_set::Match;
+use crate::model::call::Contents;
+use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
+use crate::sources::Outside;
+
+/// The significant bits of the time for which clients may cache content from a source.
+const TIME_BITS: u32 = 4;
+
+impl CallHandler {
+    /// The encoded contents of a URI.
+    ///
+    /// # Errors
+    /// [`Fault::ResourceNotFound`], and those of contents that are not in memory.
+    pub(super) async fn read(
+        &self,
+        context: &CallContext<'_>,
+        uri: &ResourceUri,
+        form: ResultForm,
+    ) -> Result<Bytes, Fault> {
+        let answering = context.view.answering(uri)?;
+        let fetched = if answering.is_sourced() {
+            // Boxed, as below: the future of a cached result is small to move.
+            let fetched = self.catalog.fetch(context.caller, uri, &answering, context.source_use);
+            Box::pin(fetched).await?.map(|fetched| Outside { left: rounded(fetched.left), ..fetched })
+        } else {
+            None
+        };
+        let stamp = fetched.as_ref().map(|fetched| context.stamp(fetched, form));
+        let key = context.key(subject(uri, &answering), answering.revision(), form);
+        if let Some(kept) = self.results.get_stamped(&key, stamp) {
+            return Ok(kept);
+        }
+        let title = matches!(form, ResultForm::Fetch { .. }).then(|| answering.title().to_owned());
+        let contents = match fetched {
+            Some(fetched) => answering.contents(uri, &fetched)?,
+            None => {
+                let contents = self.catalog.read_resource(context.caller, uri, answering, context.source_use);
+                Box::pin(contents).await?
+            }
+        };
+        let result = match form {
+            ResultForm::Method => context.encode_contents(&contents)?,
+            ResultForm::Tool { offset, .. } => {
+                let types = context.dialect.content_types();
+                let blocks = blocks::of_contents(&contents, offset, self.tool_result_bytes, types)?;
+                context.encode(ResultMembers::blocks(&blocks))?
+            }
+            ResultForm::Fetch { .. } => {
+                let title = title.unwrap_or_default();
+                let fetched = Fetched::of_contents(&title, &contents, self.tool_result_bytes)?;
+                context.encode_object(&fetched.into_json()?)?
+            }
+        };
+        // The revision differs if the definition changed meanwhile and its contents were purged.
+        if contents.revision == key.revision && contents.fresh_for.is_some() == stamp.is_some() {
+            self.results.keep_stamped(key, stamp, &result, context.caller.tenant);
+        }
+        Ok(result)
+    }
+}
+
+impl CallContext<'_> {
+    /// What a result with fetched content depends on beside its key.
+    fn stamp(&self, fetched: &Outside, form: ResultForm) -> Stamp {
+        let ttl = match (self.dialect, form) {
+            (Dialect::Modern { .. }, ResultForm::Method) => Some(fetched.left),
+            _ => None,
+        };
+        Stamp { fetched: fetched.id, ttl }
+    }
+
+    /// The result of a read: clients may cache content from a source for as long as the gateway does.
+    fn encode_contents(&self, contents: &Contents) -> Result<Bytes, Fault> {
+        let dialect = match (self.dialect, contents.fresh_for) {
+            (Dialect::Modern { .. }, Some(ttl)) => Dialect::Modern { ttl },
+            (dialect, _) => dialect,
+        };
+        self.encode_in(dialect, ResultMembers::contents(contents))
+    }
+}
+
+/// The subject of a read: what answers a URI, which may be something else for callers with other labels.
+fn subject(uri: &ResourceUri, answering: &Answering) -> ResultSubject {
+    match answering {
+        Answering::Registered(..) => ResultSubject::Resource(uri.clone()),
+        Answering::Mounted(_, mount, _) => ResultSubject::Mounted(uri.clone(), mount.name.clone()),
+        Answering::Rendered(Match { template, .. }, _) => {
+            ResultSubject::Rendered(uri.clone(), template.uri_template.clone())
+        }
+    }
+}
+
+/// A time of at most `left`, and more than eight ninths of it: few times are told apart, so that what is encoded with one is
+/// answered for a while.
+fn rounded(left: Duration) -> Duration {
+    let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    let dropped = (u64::BITS - millis.leading_zeros()).saturating_sub(TIME_BITS);
+    Duration::from_millis(millis >> dropped << dropped)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use super::rounded;
+
+    #[test]
+    fn rounded_times_are_few_and_never_longer() {
+        let millis = |left| u64::try_from(rounded(Duration::from_millis(left)).as_millis()).unwrap();
+        for left in (0..100_000).chain([86_400_000, u64::from(u32::MAX)]) {
+            let rounded = millis(left);
+            assert!(rounded <= left && left - rounded <= left / 9, "{left}: {rounded}");
+        }
+        assert_eq!((0..=5_000).map(millis).collect::<BTreeSet<_>>().len(), 82);
+        assert_eq!(rounded(Duration::from_micros(7_999)), Duration::from_millis(7));
+    }
+}
