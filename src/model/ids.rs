@@ -174,6 +174,18 @@ impl ResourceUri {
         Ok(Self(text.into()))
     }
 
+    /// The URI of a file below this one, which ends in `/`: `path` is written as [`file_tree::encode`] writes it, so that only
+    /// its length can be wrong.
+    ///
+    /// # Errors
+    /// [`UriError::TooLong`].
+    pub fn below(&self, path: &str) -> Result<Self, UriError> {
+        if self.0.len() + path.len() > MAX_URI_BYTES {
+            return Err(UriError::TooLong);
+        }
+        Ok(Self([self.as_str(), path].concat().into()))
+    }
+
     /// The URI.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -217,26 +217,38 @@ impl Mount {
         Some((suffix, path))
     }
 
-    /// A file as a resource: `suffix` is its encoded path. Its content is read from the connection if `is_read`.
-    pub fn resource(&self, suffix: &str, entry: Option<&MountEntry>, is_read: bool) -> Option<Resource> {
-        let uri = ResourceUri::parse(&format!("{}{suffix}", self.uri)).ok()?;
-        let path = file_tree::decode(suffix)?;
-        let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
-        // Known by the name alone, if at all.
-        let typed = [true, false].map(|is_text| ::skill::mime_type(&name, is_text));
-        let mime_type = (typed[0] == typed[1]).then(|| typed[0].to_owned());
-        // Lists show the size of the only part; the content of what is read is at its source.
-        let size = entry.and_then(|entry| entry.size).filter(|_| !is_read);
-        let parts = size.map(|size| Part {
+    /// The URI of the file with this encoded path; `None` if it would be too long, or if no file has such a path.
+    pub fn uri_of(&self, suffix: &str) -> Option<ResourceUri> {
+        file_tree::decode(suffix)?;
+        self.uri.below(suffix).ok()
+    }
+
+    /// A file as a resource that is read from the connection: `suffix` is its encoded path.
+    pub fn resource(&self, suffix: &str, entry: Option<&MountEntry>) -> Option<Resource> {
+        let (uri, source) = (self.uri_of(suffix)?, Arc::new(self.source(suffix)?));
+        Some(Resource { source: Some(source), ..self.described(uri, suffix, entry)? })
+    }
+
+    /// A file as it is listed: `suffix` is its encoded path, `uri` its URI.
+    pub fn listed(&self, uri: ResourceUri, suffix: &str, entry: &MountEntry) -> Option<Resource> {
+        // Of the only part, the size is shown.
+        let part = |size| Part {
             uri: None,
             mime_type: None,
             kind: PartKind::Blob,
             hash: ContentHash([0; 32]),
             size,
             meta: None,
-        });
-        let parts = parts.into_iter().collect();
-        let source = if is_read { Some(Arc::new(self.source(suffix)?)) } else { None };
+        };
+        let parts = entry.size.map(part).into_iter().collect();
+        Some(Resource { parts, ..self.described(uri, suffix, Some(entry))? })
+    }
+
+    /// What the path and the mount say of a file. Nothing is decoded that is written as it is: pages have many files.
+    fn described(&self, uri: ResourceUri, suffix: &str, entry: Option<&MountEntry>) -> Option<Resource> {
+        let name = suffix.rsplit_once('/').map_or(suffix, |(_, name)| name);
+        let name = if name.contains('%') { file_tree::decode(name)? } else { name.to_owned() };
+        let mime_type = ::skill::mime_type_by_name(&name).map(str::to_owned);
         Some(Resource {
             uri,
             definition: Definition {
@@ -249,8 +261,8 @@ impl Mount {
                 meta: None,
             },
             labels: self.labels.clone(),
-            parts,
-            source,
+            parts: Vec::new(),
+            source: None,
             revision: entry.map_or(self.revision, |entry| entry.revision),
             last_modified: entry.map_or(OffsetDateTime::UNIX_EPOCH, |entry| entry.modified),
         })

@@ -182,7 +182,7 @@ impl Scan {
             for Entry { path, size, modified, validator } in batch {
                 let suffix = encode(&path);
                 // One whose URI would be too long, or that is written otherwise, cannot be read.
-                if mount.resource(&suffix, None, false).is_none() {
+                if mount.uri_of(&suffix).is_none() {
                     continue;
                 }
                 let mut digest = [0; 16];

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::trees::Files;
 use super::view::View;
 use crate::model::call::Page;
+use crate::model::ids::ResourceUri;
 use crate::model::mount::{Mount, MountEntry};
 use crate::model::resource::Resource;
 
@@ -38,14 +39,6 @@ impl View {
         answering.max_by_key(|(mount, _)| mount.uri.as_str().len())
     }
 
-    /// Whether a mount answers the URI of a file that it lists: neither a registered resource does, nor a mount with a longer
-    /// URI. That the file is selected is known.
-    fn is_answered_by(&self, mount: &Mount, uri: &str) -> bool {
-        let is_longer = |other: &&Arc<Mount>| other.uri.as_str().len() > mount.uri.as_str().len();
-        let mut longer = self.mounts().filter(is_longer);
-        !longer.any(|other| other.path_of(uri).is_some()) && self.resource(uri).is_none()
-    }
-
     /// The file of a mount that has a URI, with the mount: one that is selected, whether it has been found or not. It is
     /// read from its connection.
     pub fn mounted(&self, uri: &str) -> Option<(&Arc<Mount>, Resource)> {
@@ -59,34 +52,57 @@ impl View {
     /// The file of a mount with this encoded path.
     pub(super) fn file_of(&self, mount: &Mount, suffix: &str) -> Option<Resource> {
         let entry = self.files(mount).and_then(|files| files.get(suffix));
-        mount.resource(suffix, entry, true)
+        mount.resource(suffix, entry)
     }
 
     /// At most `size` listed files of mounts, those after a URI, in byte order of their URIs. Without those that something
     /// else answers: a registered resource, or a mount with a longer URI.
     pub(super) fn mounted_after(&self, after: Option<&str>, size: usize) -> Page<Resource> {
-        let mut rests: Vec<_> = self
-            .mounts()
-            .filter_map(|mount| Some((mount, self.files(mount)?.after(&mount.uri, after))))
-            .collect();
+        let mounts =
+            self.mounts().filter_map(|mount| Some((mount, self.files(mount)?.after(&mount.uri, after))));
+        let mut rests: Vec<_> =
+            mounts.map(|(mount, files)| Rest { mount, within: self.within(mount), files }).collect();
         // The next file of each mount, by its URI and the number of the mount.
-        let mut next: BTreeMap<(String, usize), (&Arc<str>, &MountEntry)> = BTreeMap::new();
-        for (number, (mount, rest)) in rests.iter_mut().enumerate() {
-            next.extend(rest.next().map(|found| ((format!("{}{}", mount.uri, found.0), number), found)));
+        let mut next = BTreeMap::new();
+        for (number, rest) in rests.iter_mut().enumerate() {
+            next.extend(rest.next().map(|(uri, file)| ((uri, number), file)));
         }
         let mut page = Page { items: Vec::new(), more: false };
         while let Some(((uri, number), (suffix, entry))) = next.pop_first() {
-            let Some((mount, rest)) = rests.get_mut(number) else { break };
-            next.extend(rest.next().map(|found| ((format!("{}{}", mount.uri, found.0), number), found)));
-            if !self.is_answered_by(mount, &uri) {
+            let Some(rest) = rests.get_mut(number) else { break };
+            next.extend(rest.next().map(|(uri, file)| ((uri, number), file)));
+            let is_answered_otherwise = rest.within.iter().any(|inner| inner.path_of(uri.as_str()).is_some());
+            if is_answered_otherwise || self.resource(uri.as_str()).is_some() {
                 continue;
             }
             if page.items.len() == size {
                 page.more = true;
                 break;
             }
-            page.items.extend(mount.resource(suffix, Some(entry), false).map(Arc::new));
+            page.items.extend(rest.mount.listed(uri, suffix, entry).map(Arc::new));
         }
         page
+    }
+
+    /// The visible mounts that have files of a mount in its place: those with a longer URI that begins with its own.
+    fn within(&self, mount: &Mount) -> Vec<&Arc<Mount>> {
+        let outer = mount.uri.as_str();
+        let is_longer = |inner: &str| inner.len() > outer.len() && inner.starts_with(outer);
+        self.mounts().filter(|inner| is_longer(inner.uri.as_str())).collect()
+    }
+}
+
+/// The files of a mount that are not on a page yet.
+struct Rest<'v, F> {
+    mount: &'v Arc<Mount>,
+    /// The mounts that have some of them in its place.
+    within: Vec<&'v Arc<Mount>>,
+    files: F,
+}
+
+impl<'v, F: Iterator<Item = (&'v Arc<str>, &'v MountEntry)>> Rest<'v, F> {
+    /// The next file, with its URI.
+    fn next(&mut self) -> Option<(ResourceUri, (&'v Arc<str>, &'v MountEntry))> {
+        self.files.find_map(|file| Some((self.mount.uri.below(file.0).ok()?, file)))
     }
 }

@@ -1,7 +1,10 @@
 //! Tests of mounts.
 
-use super::{Ages, ConnectionId, Mount, MountPlace, NewMount, TreeId};
-use crate::model::ids::{ResourceUri, Slug};
+use proptest::prelude::*;
+use time::OffsetDateTime;
+
+use super::{Ages, ConnectionId, Mount, MountEntry, MountPlace, NewMount, TreeId};
+use crate::model::ids::{MAX_URI_BYTES, ResourceUri, Slug};
 use crate::model::label::Labels;
 use crate::model::scope::Revision;
 
@@ -52,11 +55,41 @@ fn files_are_resources_below_the_uri() {
     for other in ["file:///guides/a.txt", "file:///guides/", "file:///guides/a/../b.md", "file:///a.md"] {
         assert_eq!(mount.path_of(other), None, "{other}");
     }
-    let resource = mount.resource(suffix, None, true).unwrap();
+    let resource = mount.resource(suffix, None).unwrap();
     assert_eq!(resource.uri.as_str(), "file:///guides/a/b%20c.md");
     assert_eq!(resource.definition.name, "b c.md");
     assert_eq!(resource.definition.mime_type.as_deref(), Some("text/markdown"));
     let source = resource.source.unwrap();
     assert_eq!(source.text().path.as_deref(), Some("docs/a/b%20c.md"));
     assert_eq!(source.uid(), Some(mount.connection));
+}
+
+#[test]
+fn paths_of_no_file_have_no_uri() {
+    let mount = mount("file:///guides/", "");
+    let longest = "a".repeat(MAX_URI_BYTES - mount.uri.as_str().len());
+    assert_eq!(mount.uri_of(&longest), ResourceUri::parse(&format!("file:///guides/{longest}")).ok());
+    for path in [format!("{longest}a"), "a//b".to_owned(), "../a".to_owned(), "a b".to_owned(), String::new()]
+    {
+        assert_eq!((mount.uri_of(&path), mount.resource(&path, None).map(drop)), (None, None), "{path}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn listed_files_are_those_that_are_read(path in "[^/\\\\?#:\u{0}]{1,8}(/[^/\\\\?#:\u{0}]{1,8}){0,2}") {
+        prop_assume!(path.split('/').all(|segment| segment != "." && segment != ".."));
+        let (mount, suffix) = (mount("docs:///", ""), file_tree::encode(&path));
+        let modified = OffsetDateTime::UNIX_EPOCH;
+        let entry = MountEntry { size: Some(7), modified, validator: [0; 16], revision: Revision(3) };
+        let uri = mount.uri.below(&suffix).unwrap();
+        prop_assert_eq!(Ok(uri.clone()), ResourceUri::parse(&format!("docs:///{suffix}")));
+        let listed = mount.listed(uri, &suffix, &entry).unwrap();
+        let read = mount.resource(&suffix, Some(&entry)).unwrap();
+        prop_assert_eq!((listed.uri, listed.revision), (read.uri, read.revision));
+        prop_assert_eq!(&listed.definition.name, path.rsplit('/').next().unwrap());
+        prop_assert_eq!(&listed.definition.name, &read.definition.name);
+        prop_assert_eq!(listed.definition.mime_type, read.definition.mime_type);
+        prop_assert_eq!((listed.parts[0].size, read.parts.len(), read.source.is_some()), (7, 0, true));
+    }
 }
