@@ -1,14 +1,18 @@
-//! A server of HTTP that answers, or fails in one of several ways, by the path.
+//! A server of HTTP that answers, or fails in one of several ways, by the first segment of the path. It has a thread of its
+//! own: what it sends does not delay what the benchmark receives.
 
 use std::io::Write as _;
+use std::net::TcpListener as StdListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::error::Error;
@@ -83,28 +87,37 @@ impl Fault {
 
 pub(super) struct Upstream {
     port: u16,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    requests: Arc<AtomicU64>,
+    /// The thread ends once this is dropped.
+    _stop: oneshot::Sender<()>,
 }
 
 impl Upstream {
     /// Starts it; `/fast` has so many bytes.
-    pub(super) async fn start(bytes: usize) -> Result<Self, Error> {
+    pub(super) fn start(bytes: usize) -> Result<Self, Error> {
         let doing = "start a server of HTTP";
-        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(Error::io(doing))?;
+        let listener = StdListener::bind("127.0.0.1:0").map_err(Error::io(doing))?;
+        listener.set_nonblocking(true).map_err(Error::io(doing))?;
         let port = listener.local_addr().map_err(Error::io(doing))?.port();
         let bomb: Arc<[u8]> = bomb().map_err(Error::io("compress a bomb"))?.into();
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, bytes, Arc::clone(&bomb)));
-            }
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::io(doing))?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let requests = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&requests);
+        std::thread::spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    ended = accept(listener, bytes, bomb, counted) => drop(ended),
+                    stopped = stopped => drop(stopped),
+                }
+            });
         });
-        Ok(Self { port, task })
+        Ok(Self { port, requests, _stop: stop })
+    }
+
+    /// How many requests it has received.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
     }
 
     pub(super) fn url(&self) -> String {
@@ -121,14 +134,34 @@ fn bomb() -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
+async fn accept(
+    listener: StdListener,
+    bytes: usize,
+    bomb: Arc<[u8]>,
+    requests: Arc<AtomicU64>,
+) -> std::io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let (stream, _) = listener.accept().await?;
+        tokio::spawn(serve(stream, bytes, Arc::clone(&bomb), Arc::clone(&requests)));
+    }
+}
+
 /// Answers one request, until the gateway ends the connection.
-async fn serve(mut stream: TcpStream, bytes: usize, bomb: Arc<[u8]>) -> std::io::Result<()> {
+async fn serve(
+    mut stream: TcpStream,
+    bytes: usize,
+    bomb: Arc<[u8]>,
+    requests: Arc<AtomicU64>,
+) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
     }
+    requests.fetch_add(1, Ordering::Relaxed);
     let path = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
-    let fault = FAULTS.into_iter().find(|fault| path.strip_prefix(b"/") == Some(fault.path().as_bytes()));
+    let first = path.split(|byte| *byte == b'/').nth(1).unwrap_or_default();
+    let fault = FAULTS.into_iter().find(|fault| first == fault.path().as_bytes());
     let head = |length: u64, more: &str| {
         format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: {length}\r\n{more}\r\n"
