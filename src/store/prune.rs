@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::{Store, StoreError};
 
 /// Key of the advisory lock held while pruning.
@@ -42,7 +42,7 @@ impl Store {
 /// Gives a batch of the changes that were restored from another server the id of this transaction, and the mark of what
 /// was pruned. A visible row with an id that this server has not assigned yet can only come from another one. Until the
 /// ids catch up, each sweep would find it, and with the mark all heads.
-async fn renew_foreign_ids(tx: &mut Lease) -> Result<bool, StoreError> {
+async fn renew_foreign_ids(tx: &mut PooledConnection) -> Result<bool, StoreError> {
     let renewed = sqlx::query_scalar!(
         r#"with ahead as (
             select scope, revision, ordinal from changes
@@ -69,7 +69,7 @@ async fn renew_foreign_ids(tx: &mut Lease) -> Result<bool, StoreError> {
 }
 
 /// Raises the floors of some scopes and deletes the changes below.
-async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
+async fn prune_scopes(tx: &mut PooledConnection, retain: f64) -> Result<bool, StoreError> {
     // Locked, so that no revision is added before the floor is raised. Locked scopes are skipped. One by one, since a
     // join would scan all heads for them.
     let scopes = sqlx::query_scalar!(
@@ -164,7 +164,7 @@ async fn prune_scopes(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
 }
 
 /// Deletes old changes of scopes that do not exist any more.
-async fn prune_orphans(tx: &mut Lease, retain: f64) -> Result<bool, StoreError> {
+async fn prune_orphans(tx: &mut PooledConnection, retain: f64) -> Result<bool, StoreError> {
     let gone = sqlx::query!(
         "delete from changes using (
             select scope, revision, ordinal from changes

@@ -2,21 +2,21 @@
 
 use sqlx::PgConnection;
 
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::{Store, StoreError};
 use crate::model::scope::{Revision, Scope};
 
 /// A `repeatable read, read only` transaction.
 #[derive(Debug)]
 pub struct Snapshot {
-    lease: Lease,
+    pooled: PooledConnection,
 }
 
 impl Store {
     /// Begins a snapshot, which is taken by its first statement.
     pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let lease = self.transaction("begin isolation level repeatable read, read only").await?;
-        Ok(Snapshot { lease })
+        let pooled = self.transaction("begin isolation level repeatable read, read only").await?;
+        Ok(Snapshot { pooled })
     }
 
     /// Reads the current revisions of scopes; scopes without a head are omitted.
@@ -36,7 +36,7 @@ impl Store {
 impl Snapshot {
     /// The connection, for reads in other files.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
-        self.lease.connection()
+        self.pooled.connection()
     }
 
     /// Reads the scope's revision and floor; `None` if it has no head.
@@ -49,7 +49,7 @@ impl Snapshot {
 
     /// Ends the snapshot. Dropping it instead closes its connection.
     pub async fn end(self) -> Result<(), StoreError> {
-        self.lease.end("commit").await
+        self.pooled.end("commit").await
     }
 }
 

@@ -9,7 +9,7 @@ pub use super::audit::entry::WriteSummary;
 use super::audit::outbox::OutboxRow;
 use super::batch::batches;
 use super::columns::joined;
-use super::lease::Lease;
+use super::pooled_connection::PooledConnection;
 use super::{Store, StoreError};
 use crate::model::audience::Audience;
 use crate::model::audit::write::AuditedWrite;
@@ -20,12 +20,12 @@ use crate::model::sources::Sources;
 /// A transaction that one write after the other changes scopes in. Dropping it without [`commit`](Self::commit) rolls it
 /// back.
 #[derive(Debug)]
-pub struct Transaction(Lease);
+pub struct Transaction(PooledConnection);
 
 /// A write in a transaction. Dropping it rolls the transaction back.
 #[derive(Debug)]
 pub struct Write {
-    lease: Lease,
+    pooled: PooledConnection,
     /// Whether the transaction may be aborted, or contain a part of this write.
     dirty: bool,
     /// The size of the definitions written, in bytes.
@@ -142,7 +142,7 @@ impl Transaction {
     /// Begins a write that belongs to a call, if any.
     pub fn write(self, audited: &AuditedWrite, sources: &Sources) -> Write {
         Write {
-            lease: self.0,
+            pooled: self.0,
             dirty: false,
             bytes: 0,
             sources: sources.clone(),
@@ -170,7 +170,7 @@ impl Transaction {
 impl Write {
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         self.dirty = true;
-        self.lease.connection()
+        self.pooled.connection()
     }
 
     /// Whether the transaction contains nothing of this write and can be continued: at most definitions were read.
@@ -257,7 +257,7 @@ impl Write {
     pub fn finish(self) -> (Transaction, Written) {
         let changed = self.scopes.into_iter().filter(|locked| !locked.changes.is_empty());
         let revisions = changed.map(|locked| (locked.scope, locked.next)).collect();
-        (Transaction(self.lease), Written { revisions, entry: self.entry, bytes: self.bytes })
+        (Transaction(self.pooled), Written { revisions, entry: self.entry, bytes: self.bytes })
     }
 
     /// Writes the changes that are not logged yet, and the audit row with the first of them, and raises the heads of the
@@ -282,7 +282,7 @@ impl Write {
 
     /// The changes that are not logged yet, which count as logged from now on, and the audit row unless it is written.
     fn unlogged(&mut self) -> Result<(&mut PgConnection, Vec<Row<'_>>, Option<&OutboxRow>), Fault> {
-        let Self { lease, dirty, sources, scopes, summary, audited, entry, .. } = self;
+        let Self { pooled, dirty, sources, scopes, summary, audited, entry, .. } = self;
         *dirty = true;
         let mut rows = Vec::new();
         for locked in scopes {
@@ -298,6 +298,6 @@ impl Write {
             }
             None => None,
         };
-        Ok((lease.connection(), rows, row))
+        Ok((pooled.connection(), rows, row))
     }
 }

@@ -1,4 +1,4 @@
-//! A leased connection, returned to the pool only in a known state.
+//! A connection of the pool, returned to it only in a known state.
 //!
 //! A future that is dropped during a statement leaves its connection waiting for the response, possibly forever if the
 //! network drops packets. Such a connection is closed instead of being returned.
@@ -10,14 +10,14 @@ use super::error::is_connection_lost;
 use super::{Store, StoreError};
 use crate::telemetry::trace::{self, Kind, SQL};
 
-/// A leased connection of the pool.
+/// A connection that was acquired from the pool.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(super) struct PooledConnection {
     connection: PoolConnection<Postgres>,
     known: bool,
 }
 
-impl Drop for Lease {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if !self.known {
             self.connection.close_on_drop();
@@ -25,7 +25,7 @@ impl Drop for Lease {
     }
 }
 
-impl Lease {
+impl PooledConnection {
     /// The connection, which is in an unknown state until [`end`](Self::end).
     pub(super) fn connection(&mut self) -> &mut PgConnection {
         self.known = false;
@@ -41,20 +41,20 @@ impl Lease {
 }
 
 impl Store {
-    pub(super) async fn lease(&self) -> Result<Lease, StoreError> {
-        Ok(Lease { connection: self.pool.acquire().await?, known: true })
+    pub(super) async fn acquire(&self) -> Result<PooledConnection, StoreError> {
+        Ok(PooledConnection { connection: self.pool.acquire().await?, known: true })
     }
 
-    /// Leases a connection and starts a transaction with `begin`.
+    /// Acquires a connection and starts a transaction with `begin`.
     ///
     /// A pooled connection that was lost while idle is detected here, before it is used, and the next one is
     /// tried, up to the size of the pool.
-    pub(super) async fn transaction(&self, begin: &'static str) -> Result<Lease, StoreError> {
+    pub(super) async fn transaction(&self, begin: &'static str) -> Result<PooledConnection, StoreError> {
         let mut others = self.pool.options().get_max_connections();
         loop {
-            let mut lease = self.lease().await?;
-            match lease.connection().execute(begin).await {
-                Ok(_) => return Ok(lease),
+            let mut pooled = self.acquire().await?;
+            match pooled.connection().execute(begin).await {
+                Ok(_) => return Ok(pooled),
                 Err(error) if is_connection_lost(&error) && others > 0 => others -= 1,
                 Err(error) => return Err(error.into()),
             }
@@ -90,11 +90,11 @@ impl Store {
         statement: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
         let span = trace::leaf(SQL, Kind::Client);
-        let mut lease = self.lease().await?;
-        let answered = tokio::time::timeout(self.response_timeout, statement(lease.connection())).await;
+        let mut pooled = self.acquire().await?;
+        let answered = tokio::time::timeout(self.response_timeout, statement(pooled.connection())).await;
         let done = answered.map_err(|_| StoreError::Timeout)?;
         // A response, including an error, leaves the connection usable; the pool detects a lost one itself.
-        lease.known = matches!(&done, Ok(_) | Err(sqlx::Error::Database(_) | sqlx::Error::RowNotFound));
+        pooled.known = matches!(&done, Ok(_) | Err(sqlx::Error::Database(_) | sqlx::Error::RowNotFound));
         let done = done?;
         if let Some(span) = span {
             span.succeeded();
