@@ -47,11 +47,10 @@ impl Catalog {
         let snapshot = self.snapshot_of(payer, agent.tenant, agent.uid).await?;
         let index = self.searches.of(agent);
         Box::pin(self.bring_up_to_date(payer, agent, &index, snapshot)).await?;
-        let query = Arc::clone(&request.query);
-        let own = labels.clone();
-        let find = move || Ok(index.find(&request, &own));
+        let (own, asked) = (labels.clone(), request.clone());
+        let find = move || Ok(index.find(&asked, &own));
         let (snapshot, subjects) = self.renderer.run(payer, find).await?.ok_or(Fault::BUSY)?;
-        self.show(payer, agent, View::new(snapshot, || labels), subjects, query).await
+        self.show(payer, agent, View::new(snapshot, || labels), subjects, request).await
     }
 
     /// Makes an index answer for a snapshot or a newer one.

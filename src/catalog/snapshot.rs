@@ -15,6 +15,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::Mutex;
 
 use self::labelled_map::LabelledMap;
+pub(super) use self::mounts::ListedFile;
 use self::touched::Touched;
 use self::trees::Trees;
 use super::template_set::Templates;

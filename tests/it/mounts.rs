@@ -5,16 +5,19 @@ mod changes;
 mod files;
 mod hooks;
 mod kinds;
+mod search;
 mod takeover;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::connections::Keys;
-use crate::support::app::Replica;
+use crate::support::app::{Builder, Replica};
 use crate::support::cluster::{Database, database};
+use crate::support::faults::FaultScript;
 use crate::support::wait::eventually;
 
 /// A gateway with the agent `notes`, and a connection `docs` to a folder.
@@ -32,8 +35,19 @@ impl Site {
     }
 
     async fn with(settings: &[(&str, &str)]) -> Self {
+        Self::built(|builder| {
+            settings.iter().fold(builder, |builder, (name, value)| builder.set(name, value))
+        })
+        .await
+    }
+
+    async fn with_faults(faults: &Arc<FaultScript>) -> Self {
+        Self::built(|builder| builder.fault_injector(faults.clone())).await
+    }
+
+    async fn built(build: impl FnOnce(Builder) -> Builder) -> Self {
         let (database, folder, keys) = (database().await, tempfile::tempdir().unwrap(), Keys::new());
-        let replica = start(&database, folder.path(), &keys, settings).await;
+        let replica = build(builder(&database, folder.path(), &keys)).start().await;
         let key = replica.acme("notes").await;
         let site = Self { database, folder, keys, replica, key };
         site.connect("docs", "file", (json!({"root": site.root()}), json!({})), 30_000).await;
@@ -51,7 +65,7 @@ impl Site {
 
     /// Another replica.
     async fn other(&self) -> Replica {
-        start(&self.database, self.folder.path(), &self.keys, &[]).await
+        builder(&self.database, self.folder.path(), &self.keys).start().await
     }
 
     fn root(&self) -> PathBuf {
@@ -104,10 +118,9 @@ impl Site {
     }
 }
 
-async fn start(database: &Database, folder: &Path, keys: &Keys, settings: &[(&str, &str)]) -> Replica {
+fn builder(database: &Database, folder: &Path, keys: &Keys) -> Builder {
     let root = folder.canonicalize().unwrap();
-    let builder = keys.replica(database).set("WAGGLE_SOURCES__FILE_ROOTS", root.display());
-    settings.iter().fold(builder, |builder, (name, value)| builder.set(name, value)).start().await
+    keys.replica(database).set("WAGGLE_SOURCES__FILE_ROOTS", root.display())
 }
 
 async fn uris(replica: &Replica, key: &str) -> Vec<String> {

@@ -11,6 +11,9 @@ use crate::cache::Charge;
 use crate::catalog::snapshot::AgentSnapshot;
 use crate::model::label::CallerLabels;
 
+/// How many definitions are examined for each result: each of several mounts may list a file that one of them answers.
+const CANDIDATES: usize = 16;
+
 /// The index of one agent. Empty until it is built, and again after it took too much memory.
 #[derive(Debug)]
 pub(super) struct AgentIndex {
@@ -25,8 +28,18 @@ pub(super) struct AgentIndex {
 pub(super) struct Indexed {
     pub(super) index: SearchIndex,
     pub(super) snapshot: Arc<AgentSnapshot>,
-    /// Whether the texts of contents are indexed too.
-    pub(super) has_texts: bool,
+    pub(super) extent: Extent,
+}
+
+/// What is indexed: the less, the less memory there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Definitions, the texts of their contents, and the names and URIs of the files of mounts.
+    Full,
+    /// Definitions and the texts of their contents.
+    WithoutFiles,
+    /// Definitions alone.
+    Definitions,
 }
 
 /// The permission to change an index.
@@ -57,13 +70,13 @@ impl AgentIndex {
         })
     }
 
-    /// The snapshot that it was made from, and whether texts of contents are indexed.
-    pub(super) fn made_from(&self) -> Option<(Arc<AgentSnapshot>, bool)> {
-        self.state.read().as_ref().map(|state| (Arc::clone(&state.snapshot), state.has_texts))
+    /// The snapshot that it was made from, and what of it is indexed.
+    pub(super) fn made_from(&self) -> Option<(Arc<AgentSnapshot>, Extent)> {
+        self.state.read().as_ref().map(|state| (Arc::clone(&state.snapshot), state.extent))
     }
 
     /// The definitions that match, of those visible to a caller with these labels, and the snapshot that they are in; `None`
-    /// if it is empty.
+    /// if it is empty. [`CANDIDATES`] for each result that is asked for: something else may answer the URI of a file.
     pub(super) fn find(
         &self,
         request: &SearchRequest,
@@ -74,7 +87,7 @@ impl AgentIndex {
         let Indexed { index, snapshot, .. } = state.as_ref()?;
         let is_visible =
             |group: &Group| kind.is_none_or(|kind| kind == group.kind) && labels.sees(&group.labels);
-        let hits = index.search(query, *limit, is_visible);
+        let hits = index.search(query, CANDIDATES * limit, is_visible);
         Some((Arc::clone(snapshot), hits.into_iter().map(|hit| hit.key).collect()))
     }
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
-use super::agent_index::{AgentIndex, Indexed};
-use super::document::{Document, SearchIndex, Searched, Subject};
+use super::agent_index::{AgentIndex, Extent, Indexed};
+use super::document::{Document, SearchIndex, Searched, Subject, insert_file};
 use crate::cache::{FairSemaphore, Loader};
-use crate::catalog::snapshot::AgentSnapshot;
 use crate::catalog::snapshot::view::View;
+use crate::catalog::snapshot::{AgentSnapshot, ListedFile};
 use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
@@ -51,20 +51,29 @@ pub(super) struct Builder {
 #[derive(Default)]
 struct Missing {
     documents: Vec<Arc<dyn Document>>,
+    files: Vec<ListedFile>,
     removed: Vec<Subject>,
 }
 
 impl Missing {
-    /// What changed since an older snapshot; everything without one.
+    /// What changed since an older snapshot; everything without one, except the files of mounts.
     fn since(older: Option<Arc<AgentSnapshot>>, snapshot: Arc<AgentSnapshot>) -> Self {
         let (older, view) = (older.map(View::unfiltered), View::unfiltered(snapshot));
         let mut missing = Self::default();
-        // The files of mounts are not searched: their contents are elsewhere.
         missing.add::<Resource>(older.as_ref(), &view);
         missing.add::<ResourceTemplate>(older.as_ref(), &view);
         missing.add::<Prompt>(older.as_ref(), &view);
         missing.add::<Skill>(older.as_ref(), &view);
         missing
+    }
+
+    /// With the files that changed; once they are too many for a patch, the others are left out.
+    fn with_files(mut self, older: Arc<AgentSnapshot>, snapshot: Arc<AgentSnapshot>) -> Self {
+        let (older, view) = (View::unfiltered(older), View::unfiltered(snapshot));
+        let (added, removed) = view.files_since(&older, MOST_PATCHED.0);
+        self.files = added;
+        self.removed.extend(removed.into_iter().map(|file| Subject::File(file.mount.tree_id, file.suffix)));
+        self
     }
 
     fn add<K: Searched>(&mut self, older: Option<&View>, view: &View) {
@@ -76,7 +85,8 @@ impl Missing {
     /// Whether the index is patched with it, instead of being built anew.
     fn is_patch(&self, document_bytes: usize) -> bool {
         let bytes = self.documents.iter().map(|document| text_bytes(&**document, document_bytes));
-        self.documents.len() + self.removed.len() <= MOST_PATCHED.0 && bytes.sum::<usize>() <= MOST_PATCHED.1
+        let count = self.documents.len() + self.files.len() + self.removed.len();
+        count <= MOST_PATCHED.0 && bytes.sum::<usize>() <= MOST_PATCHED.1
     }
 }
 
@@ -99,27 +109,33 @@ impl Builder {
     /// Patches the index, or builds it.
     pub(super) async fn update(self) -> Result<(), Fault> {
         let made_from = self.index.made_from().filter(|(old, _)| old.timeline == self.snapshot.timeline);
-        if let Some((old, has_texts)) = made_from {
+        if let Some((old, extent)) = made_from {
             let _permit = self.patches.acquire(self.payer, WAIT).await.ok_or(Fault::BUSY)?;
             let snapshot = Arc::clone(&self.snapshot);
-            let missing = blocking(move || Missing::since(Some(old), snapshot)).await?;
-            let most = self.most(has_texts);
+            let compare = move || {
+                let missing = Missing::since(Some(Arc::clone(&old)), Arc::clone(&snapshot));
+                if extent == Extent::Full { missing.with_files(old, snapshot) } else { missing }
+            };
+            let missing = blocking(compare).await?;
+            let most = self.most(extent);
             if missing.is_patch(most) && self.patch(missing, most).await? {
                 return Ok(());
             }
         }
         self.index.set(None);
         let _permit = self.builds.acquire(self.payer, WAIT).await.ok_or(Fault::BUSY)?;
-        if self.build(true).await? || self.build(false).await? {
-            return Ok(());
+        for extent in [Extent::Full, Extent::WithoutFiles, Extent::Definitions] {
+            if self.build(extent).await? {
+                return Ok(());
+            }
         }
         tracing::warn!(agent = %self.agent.uid, "index of an agent is too large for cache.bytes");
         Err(Fault::BUSY)
     }
 
     /// How many bytes of a definition's contents are indexed.
-    fn most(&self, has_texts: bool) -> usize {
-        if has_texts { self.document_bytes } else { 0 }
+    fn most(&self, extent: Extent) -> usize {
+        if extent == Extent::Definitions { 0 } else { self.document_bytes }
     }
 
     /// Returns whether there is memory for the index.
@@ -133,14 +149,17 @@ impl Builder {
             for document in &missing.documents {
                 document.insert(&mut state.index, &texts, most);
             }
+            for ListedFile { mount, suffix } in &missing.files {
+                insert_file(&mut state.index, mount, suffix);
+            }
             state.snapshot = snapshot;
         };
         blocking(move || index.patch(change)).await
     }
 
     /// Returns whether there is memory for the index.
-    async fn build(&self, has_texts: bool) -> Result<bool, Fault> {
-        let (snapshot, most) = (Arc::clone(&self.snapshot), self.most(has_texts));
+    async fn build(&self, extent: Extent) -> Result<bool, Fault> {
+        let (snapshot, most) = (Arc::clone(&self.snapshot), self.most(extent));
         let Missing { mut documents, .. } = blocking(move || Missing::since(None, snapshot)).await?;
         let mut index = SearchIndex::new();
         while !documents.is_empty() {
@@ -158,8 +177,33 @@ impl Builder {
                 return Ok(false);
             }
         }
+        if extent == Extent::Full {
+            match self.with_files(index).await? {
+                Some(with_files) => index = with_files,
+                None => return Ok(false),
+            }
+        }
         let (own, snapshot) = (Arc::clone(&self.index), Arc::clone(&self.snapshot));
-        blocking(move || own.set(Some(Indexed { index: index.compacted(), snapshot, has_texts }))).await
+        blocking(move || own.set(Some(Indexed { index: index.compacted(), snapshot, extent }))).await
+    }
+
+    /// Adds the files of mounts to an index; `None` if there is no memory for them.
+    async fn with_files(&self, mut index: SearchIndex) -> Result<Option<SearchIndex>, Fault> {
+        let mounts: Vec<_> = View::unfiltered(Arc::clone(&self.snapshot)).mounts().cloned().collect();
+        for mount in mounts {
+            let view = View::unfiltered(Arc::clone(&self.snapshot));
+            index = blocking(move || {
+                for (suffix, _) in view.entries(&mount) {
+                    insert_file(&mut index, &mount, suffix);
+                }
+                index
+            })
+            .await?;
+            if !self.index.charge_build(&index) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(index))
     }
 
     /// The beginnings of the contents of definitions. Those that are purged already are not indexed: a newer snapshot

@@ -12,6 +12,7 @@ use crate::model::content::ContentHash;
 use crate::model::ids::ResourceUri;
 use crate::model::kinds::Member;
 use crate::model::label::Labels;
+use crate::model::mount::{Mount, TreeId};
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::resource::{Part, PartKind, Resource};
 use crate::model::skill::{Skill, SkillRoot};
@@ -36,6 +37,8 @@ pub enum SearchedKind {
 pub(super) enum Subject {
     /// The resource of a URI.
     Resource(ResourceUri),
+    /// The file of a mount, by what stands after the mount's URI in its own.
+    File(TreeId, Arc<str>),
     /// The template of this text.
     Template(Arc<str>),
     /// The prompt of a name.
@@ -227,6 +230,16 @@ impl<K: Searched> Document for K {
         let group = Group { kind: K::SEARCHED, labels: self.labels().clone() };
         index.insert(K::subject(self.key()), group, fields.chain(contents));
     }
+}
+
+/// Adds a file of a mount to an index, by its name and its URI: its content is elsewhere.
+pub(super) fn insert_file(index: &mut SearchIndex, mount: &Mount, suffix: &Arc<str>) {
+    let uri = format!("{}{suffix}", mount.uri);
+    let uri = percent_decode_str(&uri).decode_utf8_lossy();
+    let name = uri.rsplit('/').next().unwrap_or_default();
+    let group = Group { kind: SearchedKind::Resource, labels: mount.labels.clone() };
+    let subject = Subject::File(mount.tree_id, Arc::clone(suffix));
+    index.insert(subject, group, [(Field::Name, name), (Field::Uri, &*uri)]);
 }
 
 /// At most `most` bytes of a text, which may itself end within a character.

@@ -1,11 +1,11 @@
 //! Results of a search as they are shown: titles, and excerpts of texts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use bytes::Bytes;
 use search::{Query, excerpt};
 
+use super::SearchRequest;
 use super::document::{Searched, SearchedKind, Subject, Texts, beginning};
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::View;
@@ -68,6 +68,7 @@ impl Draft {
     fn of_subject(view: &View, subject: &Subject) -> Option<Self> {
         match subject {
             Subject::Resource(uri) => view.get::<Resource>(uri.as_str()).map(|found| Self::of(&**found)),
+            Subject::File(tree, suffix) => view.listed_file(*tree, suffix).map(|found| Self::of(&found)),
             Subject::Template(text) => view.get::<ResourceTemplate>(text).map(|found| Self::of(&**found)),
             Subject::Prompt(name) => view.get::<Prompt>(name.as_str()).map(|found| Self::of(&**found)),
             Subject::Skill(root) => view.get::<Skill>(root.as_str()).map(|found| Self::of(&**found)),
@@ -90,17 +91,18 @@ impl Draft {
 }
 
 impl Catalog {
-    /// The results for these definitions, in their order; without those that the caller does not see.
+    /// The results for these definitions, in their order, up to the limit of the request; without those that the caller does
+    /// not see.
     pub(super) async fn show(
         &self,
         payer: Payer,
         agent: AgentRef,
         view: View,
         subjects: Vec<Subject>,
-        query: Arc<Query>,
+        SearchRequest { query, limit, .. }: SearchRequest,
     ) -> Result<Vec<Found>, Fault> {
-        let drafts: Vec<_> =
-            subjects.iter().filter_map(|subject| Draft::of_subject(&view, subject)).collect();
+        let drafts = subjects.iter().filter_map(|subject| Draft::of_subject(&view, subject));
+        let drafts: Vec<_> = drafts.take(limit).collect();
         let contents = drafts.iter().flat_map(|draft| draft.contents.iter());
         let hashes: BTreeSet<_> = contents.map(|(hash, _)| *hash).collect();
         let loaded = self.beginnings(payer, agent, hashes).await?;

@@ -7,12 +7,21 @@ use super::trees::Files;
 use super::view::View;
 use crate::model::call::Page;
 use crate::model::ids::ResourceUri;
-use crate::model::mount::{Mount, MountEntry};
+use crate::model::mount::{Mount, MountEntry, TreeId};
 use crate::model::resource::Resource;
+
+/// A file that a mount lists.
+#[derive(Debug)]
+pub(in crate::catalog) struct ListedFile {
+    /// The mount.
+    pub(in crate::catalog) mount: Arc<Mount>,
+    /// What stands after the mount's URI in that of the file.
+    pub(in crate::catalog) suffix: Arc<str>,
+}
 
 impl View {
     /// The visible mounts.
-    fn mounts(&self) -> impl Iterator<Item = &Arc<Mount>> {
+    pub(in crate::catalog) fn mounts(&self) -> impl Iterator<Item = &Arc<Mount>> {
         self.map::<Mount>().values().filter(|mount| self.sees(mount.as_ref()))
     }
 
@@ -37,6 +46,48 @@ impl View {
     fn mount_around<'u>(&self, uri: &'u str) -> Option<(&Arc<Mount>, &'u str)> {
         let answering = self.mounts().filter_map(|mount| Some((mount, mount.path_of(uri)?.0)));
         answering.max_by_key(|(mount, _)| mount.uri.as_str().len())
+    }
+
+    /// The listed files that an older view lacks or has with other labels, and those that it has and this one lacks or has
+    /// with other labels, with any labels. At most `most` of them and one more.
+    pub(in crate::catalog) fn files_since(
+        &self,
+        older: &Self,
+        most: usize,
+    ) -> (Vec<ListedFile>, Vec<ListedFile>) {
+        let empty = Files::default();
+        // What a tree lists, and its URI, are the same in both; labels may differ.
+        let before = older.map::<Mount>().values().map(|mount| (mount.tree_id, mount));
+        let mut before: BTreeMap<_, _> = before.collect();
+        let mut compared = Vec::new();
+        for mount in self.map::<Mount>().values() {
+            let is_same = before.get(&mount.tree_id).is_some_and(|old| old.labels == mount.labels);
+            let old =
+                if is_same { before.remove(&mount.tree_id).and_then(|_| older.files(mount)) } else { None };
+            compared.push((mount, old.unwrap_or(&empty), self.files(mount).unwrap_or(&empty)));
+        }
+        for old in before.into_values() {
+            compared.push((old, older.files(old).unwrap_or(&empty), &empty));
+        }
+        let changes = compared.into_iter().flat_map(|(mount, old, new)| {
+            new.changed_since(old).map(move |(suffix, is_listed)| {
+                (is_listed, ListedFile { mount: Arc::clone(mount), suffix: Arc::clone(suffix) })
+            })
+        });
+        let (mut added, mut removed) = (Vec::new(), Vec::new());
+        for (is_listed, file) in changes.take(most + 1) {
+            if is_listed { &mut added } else { &mut removed }.push(file);
+        }
+        (added, removed)
+    }
+
+    /// A listed file as a resource, unless something else answers its URI or its mount is not visible.
+    pub(in crate::catalog) fn listed_file(&self, tree: TreeId, suffix: &str) -> Option<Resource> {
+        let mount = self.mounts().find(|mount| mount.tree_id == tree)?;
+        let entry = self.files(mount)?.get(suffix)?;
+        let uri = mount.uri_of(suffix)?;
+        let is_answered = !self.is_answered_otherwise(&self.within(mount), &uri);
+        if is_answered { mount.listed(uri, suffix, entry) } else { None }
     }
 
     /// The file of a mount that has a URI, with the mount: one that is selected, whether it has been found or not. It is
@@ -71,8 +122,7 @@ impl View {
         while let Some(((uri, number), (suffix, entry))) = next.pop_first() {
             let Some(rest) = rests.get_mut(number) else { break };
             next.extend(rest.next().map(|(uri, file)| ((uri, number), file)));
-            let is_answered_otherwise = rest.within.iter().any(|inner| inner.path_of(uri.as_str()).is_some());
-            if is_answered_otherwise || self.resource(uri.as_str()).is_some() {
+            if self.is_answered_otherwise(&rest.within, &uri) {
                 continue;
             }
             if page.items.len() == size {
@@ -82,6 +132,13 @@ impl View {
             page.items.extend(rest.mount.listed(uri, suffix, entry).map(Arc::new));
         }
         page
+    }
+
+    /// Whether something else than a mount answers the URI of a file that it lists: a registered resource, or one of the mounts
+    /// `within` it.
+    fn is_answered_otherwise(&self, within: &[&Arc<Mount>], uri: &ResourceUri) -> bool {
+        within.iter().any(|inner| inner.path_of(uri.as_str()).is_some())
+            || self.resource(uri.as_str()).is_some()
     }
 
     /// The visible mounts that have files of a mount in its place: those with a longer URI that begins with its own.

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
 
 use super::labelled_map::LabelledMap;
 use crate::model::allocated::behind_arc;
@@ -40,6 +41,19 @@ impl Files {
     /// A file.
     pub(super) fn get(&self, suffix: &str) -> Option<&MountEntry> {
         self.by_suffix.get(suffix)
+    }
+
+    /// The files that an older map lacks, each with `true`, and those that it alone has, with `false`. What both share is
+    /// not compared.
+    pub(super) fn changed_since<'f>(
+        &'f self,
+        older: &'f Self,
+    ) -> impl Iterator<Item = (&'f Arc<str>, bool)> + use<'f> {
+        older.by_suffix.diff(&self.by_suffix).filter_map(|item| match item {
+            DiffItem::Add(suffix, _) => Some((suffix, true)),
+            DiffItem::Remove(suffix, _) => Some((suffix, false)),
+            DiffItem::Update { .. } => None,
+        })
     }
 
     /// The number of files.

@@ -37,7 +37,7 @@ async fn changed_files_are_notified_on_another_replica() {
     assert_eq!(other.http.text("notes", &site.key, "file:///guides/a.md").await.as_deref(), Some("two"));
     legacy.expect_events(&["updated file:///guides/a.md"]).await;
     modern.expect_events(&[]).await;
-    // Of another file, to which nobody is subscribed.
+    // Of another file, which has no subscriber.
     site.write("guides/b.md", "two");
     assert_eq!((modern.drain(QUIET).await, legacy.drain(QUIET).await), (vec![], vec![]));
     assert_eq!(other.http.text("notes", &site.key, "file:///guides/b.md").await.as_deref(), Some("two"));
@@ -150,7 +150,7 @@ async fn files_are_listed_at_once_after_a_restart() {
     };
     replica.running.stop().await;
     std::fs::write(folder.path().join("guides/b.md"), "b").unwrap();
-    let again = super::start(&database, folder.path(), &keys, &[]).await;
+    let again = super::builder(&database, folder.path(), &keys).start().await;
     let first = uris(&again, &key).await;
     assert!(first.starts_with(&["file:///guides/a.md".to_owned()]), "{first:?}");
     eventually("the rescan finds the other", async || uris(&again, &key).await.len() == 2).await;
