@@ -2,6 +2,7 @@
 
 mod admin;
 mod commands;
+mod dump;
 mod hooks;
 mod refusals;
 mod replicas;

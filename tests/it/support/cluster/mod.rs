@@ -6,14 +6,16 @@
 
 mod keeper;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use tokio::process::Command;
 use waggle::store::{Store, StoreOptions};
 
 use keeper::Lease;
@@ -142,6 +144,36 @@ impl Database {
             sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut connection).await.unwrap();
         connection.close().await.unwrap();
         number
+    }
+}
+
+impl Database {
+    /// What `pg_dump` of the server's installation writes, as text.
+    pub(crate) async fn dump(&self) -> String {
+        let mut connection = self.connect().await;
+        let folder = "select setting from pg_config where name = 'BINDIR'";
+        let folder: String = sqlx::query_scalar(folder).fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        let program = Path::new(&folder).join("pg_dump");
+        // The server of `DATABASE_URL` may run elsewhere.
+        let program = if program.exists() { program } else { "pg_dump".into() };
+        let options = &self.options;
+        let url = options.to_url_lossy();
+        let password = percent_decode_str(url.password().unwrap_or_default()).decode_utf8().unwrap();
+        let host = options.get_socket().map_or(Path::new(options.get_host()), PathBuf::as_path);
+        let output = Command::new(program)
+            .arg("--no-password")
+            .arg("--host")
+            .arg(host)
+            .arg(format!("--port={}", options.get_port()))
+            .arg(format!("--username={}", options.get_username()))
+            .arg(format!("--dbname={}", options.get_database().unwrap()))
+            .env("PGPASSWORD", &*password)
+            .output()
+            .await
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
     }
 }
 
