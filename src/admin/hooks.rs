@@ -21,9 +21,11 @@ use super::services::{Admin, Answer, App};
 use crate::http::intake::SharedContext;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
+use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::hook::{Hook, HookSubject};
 use crate::model::ids::{AgentRef, HookId, ResourceUri, Slug};
+use crate::sources::Delivery;
 
 /// The maximum size of a request to a hook.
 const MOST_BYTES: usize = 64 << 10;
@@ -166,14 +168,22 @@ pub(super) fn received() -> Router<Arc<Admin>> {
 
 async fn receive(State(app): App, _: Visit, Segment(id): Segment, request: Request) -> Answer<StatusCode> {
     let call = Arc::clone(SharedContext::of(request.extensions())?);
-    let headers = request.headers().clone();
-    let body = bytes(request, MOST_BYTES).await?;
-    let accepted = StatusCode::ACCEPTED;
-    let audited = AuditedWrite::new(Arc::clone(&call) as Arc<_>, accepted.as_u16(), accepted.as_u16());
-    let received = app.connections.receive(&id, &headers, &body, (Payer::from(call.client), audited)).await;
-    if let Err(Fault::Unauthenticated) = received {
+    let delivery = verify(&app, call.client, &id, request).await;
+    if let Err(Fault::Unauthenticated) = delivery {
         app.authenticator.charge_failure(call.client)?;
     }
-    received?;
+    let delivery = delivery?;
+    app.authenticator.charge_delivery(delivery.tenant(), delivery.cost(app.costs.admin_write))?;
+    let accepted = StatusCode::ACCEPTED;
+    let audited = AuditedWrite::new(Arc::clone(&call) as Arc<_>, accepted.as_u16(), accepted.as_u16());
+    app.connections.receive(delivery, audited).await?;
     Ok(accepted)
+}
+
+/// Verifies a request to a hook: first what costs least.
+async fn verify(app: &Admin, client: ClientAddress, id: &str, request: Request) -> Result<Delivery, Fault> {
+    app.authenticator.admit_unverified(client)?;
+    let signed = app.connections.signature(request.headers())?;
+    let body = bytes(request, MOST_BYTES).await?;
+    app.connections.verify(id, signed, &body, Payer::from(client)).await
 }

@@ -9,9 +9,10 @@ use http::{HeaderMap, HeaderName};
 use super::operator_keys::OperatorKeys;
 use crate::identity::Identity;
 use crate::identity::grant::{Grant, PresentedCredential};
+use crate::model::caller::Recognition;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::model::ids::KeyId;
+use crate::model::ids::{KeyId, TenantId};
 use crate::model::key::{KeyKind, SecretKey};
 use crate::quota::limits::Limits;
 
@@ -75,6 +76,22 @@ impl Authenticator {
     ) -> Result<Option<Arc<Grant>>, Fault> {
         self.limits.admit_credential(client, self.identity.recognize(&presented))?;
         self.identity.identify(presented, client).await
+    }
+
+    /// Admits a client whose credential is not verified yet.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`] for an address with a penalty.
+    pub fn admit_unverified(&self, client: ClientAddress) -> Result<(), Fault> {
+        self.limits.admit_credential(client, Recognition::Unverified)
+    }
+
+    /// Charges a request to a hook to the tenant of the hook.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge_delivery(&self, tenant: TenantId, cost: u32) -> Result<(), Fault> {
+        self.limits.charge_delivery(tenant, cost)
     }
 
     /// Charges a refused credential to the address of the client.

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::memory::{Connection, ConnectionMemory};
 use super::secrets::{KeyFile, KeyFileError, KeyRing};
-use crate::cache::{Loader, Writer};
+use crate::cache::{LoadLimiter, Loader, Writer};
 use crate::model::caller::Payer;
 use crate::model::connection::StoredConnection;
 use crate::model::fault::{Fault, shortened};
@@ -18,6 +18,8 @@ use crate::store::connections::ConnectionAddress;
 use crate::store::{Store, StoreError};
 
 pub(super) const NO_CONNECTION: Fault = Fault::NotFound("connection");
+/// The maximum number of concurrent look-ups of hooks.
+const HOOK_LOOK_UPS: usize = 2;
 
 /// Reads and writes connections, and builds their sources.
 pub struct Connections {
@@ -28,6 +30,8 @@ pub struct Connections {
     pub(super) memory: Arc<ConnectionMemory>,
     pub(super) environment: Arc<Environment>,
     pub(super) keys: KeyFile,
+    /// Of look-ups of hooks, which need no credential: they wait for each other, and take no permits from other loads.
+    pub(super) hook_look_ups: LoadLimiter,
 }
 
 impl std::fmt::Debug for Connections {
@@ -45,7 +49,17 @@ impl Connections {
         environment: Environment,
         keys: KeyFile,
     ) -> Self {
-        Self { store, sources, loader, writer, memory, environment: Arc::new(environment), keys }
+        let hook_look_ups = LoadLimiter::new(HOOK_LOOK_UPS);
+        Self {
+            store,
+            sources,
+            loader,
+            writer,
+            memory,
+            environment: Arc::new(environment),
+            keys,
+            hook_look_ups,
+        }
     }
 
     /// Checks that the file of keys can decrypt every secret.

@@ -17,7 +17,7 @@ use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
 use crate::model::fault::{Fault, shortened};
 use crate::model::hook::{Hook, HookSubject};
-use crate::model::ids::{AgentRef, HookId};
+use crate::model::ids::{AgentRef, HookId, TenantId};
 use crate::model::label::Labels;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Write, WriteSummary};
@@ -26,12 +26,34 @@ use crate::store::write::{Write, WriteSummary};
 const MOST_HOOKS: i64 = 100;
 /// The maximum number of resources that a hook names.
 const MOST_URIS: usize = 100;
+/// How many resources a request may name for the cost of a write: for each, all templates may be matched.
+const URIS_OF_A_WRITE: usize = 10;
 /// After how many templates other tasks run.
 const YIELD_EVERY: usize = 64;
 /// What the encrypted secret of a hook is bound to besides its UUID.
 pub(super) const SECRET: &str = "secret";
 const NO_HOOK: Fault = Fault::NotFound("hook");
 const NO_TENANT: Fault = Fault::NotFound("tenant");
+
+/// A request to a hook whose signature holds.
+#[derive(Debug)]
+pub struct Delivery {
+    hook: Hook,
+    message: String,
+}
+
+impl Delivery {
+    /// The tenant of the hook.
+    pub fn tenant(&self) -> TenantId {
+        self.hook.agent.tenant
+    }
+
+    /// What it costs: as much as a write for each ten resources that the hook names.
+    pub fn cost(&self, write: u32) -> u32 {
+        let tens = self.hook.subject.uris().len().div_ceil(URIS_OF_A_WRITE).max(1);
+        u32::try_from(tens).unwrap_or(u32::MAX).saturating_mul(write)
+    }
+}
 
 impl Connections {
     /// Creates a hook of an agent; returns it with its secret, which is not shown again.
@@ -123,31 +145,51 @@ impl Connections {
             .await
     }
 
-    /// Receives a request to a hook: what the hook names counts as changed, or is scanned, once for each message.
+    /// Reads the signature of a request to a hook, which is checked before its body is read.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`] if it cannot be valid.
+    pub fn signature(&self, headers: &HeaderMap) -> Result<Signed, Fault> {
+        Signed::read(headers, self.sources.clock.now()).ok_or(Fault::Unauthenticated)
+    }
+
+    /// Verifies a request to a hook.
     ///
     /// # Errors
     /// [`Fault::Unauthenticated`] for an unknown hook and for a signature that does not hold.
-    pub async fn receive(
-        self: &Arc<Self>,
+    pub async fn verify(
+        &self,
         id: &str,
-        headers: &HeaderMap,
+        signed: Signed,
         body: &[u8],
-        (payer, audited): (Payer, AuditedWrite),
-    ) -> Result<(), Fault> {
-        let signed = Signed::read(headers, self.sources.clock.now()).ok_or(Fault::Unauthenticated)?;
+        payer: Payer,
+    ) -> Result<Delivery, Fault> {
         let uid = id.parse().map(HookId).map_err(|_| Fault::Unauthenticated)?;
-        let found = self.loader.load(payer, async || self.store.hook(uid).await).await?;
+        let look_up = async || self.store.hook(uid).await;
+        let found = self.loader.load_within(&self.hook_look_ups, payer, look_up).await?;
         let (hook, _) = found.ok_or(Fault::Unauthenticated)?;
         let keys = self.keys.read().await.map_err(unusable)?;
         let secret = keys.open(uid.0, SECRET, &hook.sealed).map_err(unusable)?;
         if !signed.is_of(body, &secret) {
             return Err(Fault::Unauthenticated);
         }
+        Ok(Delivery { hook, message: signed.message })
+    }
+
+    /// Receives a request to a hook: what the hook names counts as changed, or is scanned, once for each message.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`] if the agent is gone.
+    pub async fn receive(
+        self: &Arc<Self>,
+        Delivery { hook, message }: Delivery,
+        audited: AuditedWrite,
+    ) -> Result<(), Fault> {
         let this = Arc::clone(self);
         let scope = Scope::from(hook.agent.uid);
         self.writer
             .detached(async move {
-                let work = async |write: &mut Write| this.count(write, &hook, &signed.message).await;
+                let work = async |write: &mut Write| this.count(write, &hook, &message).await;
                 this.writer.transact(scope, &audited, work).await
             })
             .await

@@ -21,6 +21,8 @@ pub use connections::Connections;
 pub use counters::{FetchStats, WatchEvent};
 pub use fetcher::{FetchId, Fetcher, Missed, Outside, Polled, Wanted};
 pub use health::{FailedFetch, Health, State, reason};
+pub use hooks::Delivery;
 pub use lease::{Claim, Leases};
 pub use memory::{Connection, ConnectionMemory};
+pub use webhook::Signed;
 pub use writes::{ConnectionChange, NewConnection, SecretChanges, TenantNames};

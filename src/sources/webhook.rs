@@ -21,7 +21,7 @@ const MOST_SIGNATURES: usize = 16;
 
 /// What a request says of its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Signed {
+pub struct Signed {
     /// The id of the message.
     pub(super) message: String,
     timestamp: String,

@@ -3,6 +3,7 @@
 mod admin;
 mod commands;
 mod dump;
+mod floods;
 mod hooks;
 mod refusals;
 mod replicas;

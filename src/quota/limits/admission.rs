@@ -12,6 +12,7 @@ use super::{Holder, Left, Limiter, Limits, RateLimitStatus, RateLimitSubject};
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope};
+use crate::model::ids::TenantId;
 
 /// A request in flight, with the limiters that it is charged to.
 #[derive(Debug)]
@@ -187,6 +188,18 @@ impl<C: Clock + Clone> Limits<C> {
         let tenant = self.calls.of(Holder::Tenant(credential.tenant), self.options.tenant);
         let charged = [self.key_of(credential), (LimitScope::Tenant, tenant)];
         self.charge(charged.iter(), cost, self.calls.now())
+    }
+
+    /// Charges a request to a hook to the tenant of the hook, apart from what the tenant's own keys call: a sender cannot
+    /// exhaust that. A cost above the burst takes all of it.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge_delivery(&self, tenant: TenantId, cost: u32) -> Result<(), Fault> {
+        let rate = self.options.tenant;
+        let limiter = self.calls.of(Holder::Deliveries(tenant), rate);
+        let cost = rate.map_or(cost, |rate| cost.min(rate.burst.get()));
+        self.charge([(LimitScope::Tenant, limiter)].iter(), cost, self.calls.now()).map(drop)
     }
 
     /// Charges a call that needs no credential to its address.

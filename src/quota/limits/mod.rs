@@ -63,6 +63,8 @@ enum Holder {
     /// All foreign callers of a public agent.
     ForeignCallers(AgentId),
     Tenant(TenantId),
+    /// The requests to the hooks of a tenant.
+    Deliveries(TenantId),
 }
 
 /// The subjects that a request is charged to, in addition to its address.

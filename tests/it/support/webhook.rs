@@ -23,6 +23,15 @@ impl Message<'_> {
     }
 
     pub(crate) async fn send(&self, replica: &Replica, hook: &str, secret: &str) -> Answer {
+        self.send_with(replica, hook, secret, &[]).await
+    }
+
+    /// Sends it through a proxy, from an address.
+    pub(crate) async fn send_from(&self, replica: &Replica, hook: &str, secret: &str, from: &str) -> Answer {
+        self.send_with(replica, hook, secret, &[("x-forwarded-for", from)]).await
+    }
+
+    async fn send_with(&self, replica: &Replica, hook: &str, secret: &str, more: &[(&str, &str)]) -> Answer {
         let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
         let timestamp = self.at.unix_timestamp().to_string();
         let text = format!("{}.{timestamp}.{}", self.id, self.signed.unwrap_or(self.body));
@@ -33,6 +42,7 @@ impl Message<'_> {
             ("webhook-timestamp", timestamp.as_str()),
             ("webhook-signature", signature.as_str()),
         ];
+        let headers: Vec<_> = headers.into_iter().chain(more.iter().copied()).collect();
         replica.http.send("POST", &format!("/hooks/{hook}"), &headers, self.body.to_owned()).await
     }
 }
