@@ -35,17 +35,28 @@ struct MountRow {
 }
 
 impl Store {
-    /// The mounts of all agents, those of each connection together, at most `limit`, each with the revision at which a scan
-    /// was last requested.
-    pub async fn scanned_mounts(&self, limit: i64) -> Result<Vec<(ScannedMount, Revision)>, StoreError> {
+    /// The mounts of all agents, at most `limit` and `of_tenant` of each tenant, each with the revision at which a scan was
+    /// last requested. Where there are more, tenants have as many each as there are places for: one with many takes none
+    /// from others.
+    pub async fn scanned_mounts(
+        &self,
+        limit: i64,
+        of_tenant: i64,
+    ) -> Result<Vec<(ScannedMount, Revision)>, StoreError> {
         let rows = self
             .read(async |connection| {
                 sqlx::query_as!(
                     MountRow,
-                    "select m.tenant, m.agent, m.name, m.tree, m.connection, m.requested from mounts m
-                    join agents a on a.tenant = m.tenant and a.uid = m.agent
-                    where a.deleted_at is null order by m.connection, m.tree limit $1",
+                    "select found.tenant, found.agent, found.name, found.tree, found.connection, found.requested
+                    from tenants t cross join lateral (
+                        select m.tenant, m.agent, m.name, m.tree, m.connection, m.requested,
+                            row_number() over (order by m.agent, m.name) as nth
+                        from mounts m join agents a on a.tenant = m.tenant and a.uid = m.agent
+                        where m.tenant = t.uid and a.deleted_at is null
+                        order by m.agent, m.name limit $2
+                    ) found order by found.nth, found.tenant limit $1",
                     limit,
+                    of_tenant,
                 )
                 .fetch_all(connection)
                 .await

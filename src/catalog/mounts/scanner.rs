@@ -32,6 +32,8 @@ const REFRESH: Duration = Duration::from_secs(1);
 const REFRESH_IDLE: Duration = Duration::from_secs(30);
 /// The maximum number of mounts; further ones are scanned once there are fewer.
 const MOST_MOUNTS: i64 = 10_000;
+/// The maximum number of mounts of one tenant. Past [`MOST_MOUNTS`], tenants have as many each as there are places for.
+const MOST_OF_TENANT: i64 = MOST_MOUNTS / 4;
 /// The maximum number of concurrent scans, which are admitted in turn between tenants.
 const MOST_SCANS: usize = 4;
 /// The maximum number of scans that wait for another to end, and how long each waits.
@@ -90,7 +92,7 @@ impl MountScanner {
                 seen != raises || !mounts.is_empty() && at.elapsed() >= REFRESH_IDLE
             };
             if looked.is_none_or(is_due) {
-                match self.catalog.store.scanned_mounts(MOST_MOUNTS).await {
+                match self.catalog.store.scanned_mounts(MOST_MOUNTS, MOST_OF_TENANT).await {
                     Ok(found) => (mounts, looked) = (found, Some((Instant::now(), raises))),
                     Err(error) => tracing::debug!(%error, "mounts not read"),
                 }

@@ -1,10 +1,12 @@
 //! Registering, reading and removing mounts.
 
 use serde_json::{Value, json};
+use waggle::store::Store;
 
 use super::{Site, guides};
 use crate::support::answers::{normalized, problem};
 use crate::support::app::resource;
+use crate::support::cluster::store_options;
 use crate::support::wait::eventually;
 
 const GUIDES: &str = "/agents/notes/mounts/guides";
@@ -181,4 +183,31 @@ async fn manifest_has_the_mounts() {
     let none = site.replica.admin("PUT", manifest, Some(with(json!([])))).await;
     assert_eq!(none.json()["deleted"]["mounts"], json!(["guides", "twice"]), "{}", none.text());
     assert_eq!(site.uris().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn mounts_of_a_tenant_take_no_places_of_others() {
+    let site = Site::new().await;
+    site.replica.tenant("bee").await;
+    site.replica.agent("bee", "b").await;
+    let all = json!({"tenants": "*"});
+    assert_eq!(site.replica.admin("PATCH", "/connections/docs", Some(all)).await.status, 200);
+    let mounts = (0..4).map(|nth| ("notes", format!("m{nth}"))).chain([("b", "own".to_owned())]);
+    for (agent, name) in mounts {
+        let mount = json!({"connection": "docs", "path": "", "uri": format!("file:///{name}/")});
+        let path = format!("/agents/{agent}/mounts/{name}");
+        assert_eq!(site.replica.admin("PUT", &path, Some(mount)).await.status, 201);
+    }
+    let store = Store::new(store_options(site.database.options.clone()));
+    let scanned = async |limit, of_tenant| {
+        let mounts = store.scanned_mounts(limit, of_tenant).await.unwrap();
+        let mut names: Vec<_> = mounts.iter().map(|(mount, _)| mount.name.to_string()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(scanned(2, 4).await, ["m0", "own"], "as many of each tenant");
+    assert_eq!(scanned(3, 4).await, ["m0", "m1", "own"], "what one does not use the other may");
+    assert_eq!(scanned(10, 2).await, ["m0", "m1", "own"], "at most so many of each tenant");
+    assert_eq!(scanned(10, 4).await, ["m0", "m1", "m2", "m3", "own"]);
+    store.close().await;
 }
