@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use waggle::model::method::Method;
 
 use super::sources;
+use crate::support::repository::git;
 
 /// The documents whose file names are checked.
 const WITH_FILES: [&str; 3] = ["ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md"];
@@ -192,4 +193,15 @@ fn names_are_recognised_in_documents() {
             && known.contains("admin.operator_key")
             && !known.contains("server.x")
     );
+}
+
+#[test]
+fn example_of_a_method_applies_to_the_sources() {
+    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let (_, rest) = text.split_once("```diff\n").unwrap();
+    let (diff, _) = rest.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("example.diff");
+    fs::write(&file, diff).unwrap();
+    git(root(), &["apply", "--check", file.to_str().unwrap()]);
 }
