@@ -115,7 +115,7 @@ enum Rule {
     RateLimit,
     /// A quota is exceeded.
     Quota,
-    /// Labels hide what the request names from the key; it is answered like what nobody registered.
+    /// Labels hide what the request names from the key; it is answered like what is not registered.
     Label,
     /// The request is admitted.
     Allowed,

@@ -292,7 +292,7 @@ mod tests {
 
     /// A store that is never queried.
     fn no_store() -> Store {
-        let nowhere = parse_url("postgres://nobody@127.0.0.1:1/none").unwrap();
+        let nowhere = parse_url("postgres://none@127.0.0.1:1/none").unwrap();
         Store::new(StoreOptions {
             connect: nowhere.clone(),
             listen: nowhere,

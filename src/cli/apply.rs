@@ -151,7 +151,7 @@ fn finish(documents: &Documents, plan: &Plan, would_be: &str, progress: &Progres
     ))
 }
 
-/// Asks before anything is deleted; refuses where nobody can answer.
+/// Asks before anything is deleted; refuses where there is no terminal to ask at.
 fn confirm(plan: &Plan, progress: &Progress) -> Result<(), Failure> {
     if plan.deletions.is_empty() {
         return Ok(());
@@ -165,7 +165,7 @@ fn confirm(plan: &Plan, progress: &Progress) -> Result<(), Failure> {
     let (input, mut output) = (io::stdin(), io::stderr());
     if !(input.is_terminal() && output.is_terminal()) {
         return Err(Failure::Usage(format!(
-            "--prune would delete {shown}; use --yes, since nobody can be asked"
+            "--prune would delete {shown}; use --yes, since there is no terminal to ask at"
         )));
     }
     let mut answer = String::new();

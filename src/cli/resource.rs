@@ -146,7 +146,7 @@ impl Put {
             members.get("mimeType").map(|raw| serde_json::from_str(raw.get())).transpose()?;
         members.set("contents", &[content(mime_type.as_deref(), &bytes)])?;
         let body = serde_json::to_vec(&members)?;
-        // Nobody's change in between is overwritten.
+        // No other change in between is overwritten.
         let condition = Some(tag.map_or(("if-none-match", "*".to_owned()), |tag| ("if-match", tag)));
         let written = admin.exchange(&Request { method: Method::PUT, path, body: Some(body), condition })?;
         if !output.is_for_people() {

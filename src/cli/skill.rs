@@ -144,7 +144,7 @@ fn push(admin: &Admin, dir: &Path, agent: &Slug, path: Option<String>) -> Result
     let labels = present.map(|present| present.labels).unwrap_or_default();
     let count = files.len();
     let body = serde_json::to_vec(&json!({"labels": labels, "files": files}))?;
-    // Nobody's change in between is overwritten.
+    // No other change in between is overwritten.
     let tag = found.and_then(|found| found.tag);
     let condition = Some(tag.map_or(("if-none-match", "*".to_owned()), |tag| ("if-match", tag)));
     let written = admin.exchange(&Request { condition, ..request(Method::PUT, agent, &path, Some(body)) })?;

@@ -172,9 +172,9 @@ mod tests {
     fn untrusted_peers_are_not_believed() {
         let lines = [("x-forwarded-for", &b"1.2.3.4"[..])];
         assert_eq!(client(ForwardedHeader::XForwardedFor, "192.0.2.1", &lines), "192.0.2.1");
-        let nobody = TrustedProxies::new(Vec::new(), ForwardedHeader::XForwardedFor);
+        let none = TrustedProxies::new(Vec::new(), ForwardedHeader::XForwardedFor);
         let peer: IpAddr = "10.0.0.1".parse().unwrap();
-        assert_eq!(nobody.client(peer, &headers(&lines)), ClientAddress::Known(peer));
+        assert_eq!(none.client(peer, &headers(&lines)), ClientAddress::Known(peer));
     }
 
     #[test]

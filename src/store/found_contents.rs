@@ -105,7 +105,7 @@ impl Store {
         .await
     }
 
-    /// Removes content that is too old, whoever found it.
+    /// Removes content that is too old, of any holder.
     pub(super) async fn purge_found_contents(&self, most: i64) -> Result<bool, StoreError> {
         let done = self
             .run(async |connection| {

@@ -152,7 +152,7 @@ gateway: 0 to create, 2 to update, 2 to delete
 ";
     let compared = command(&replica, "diff --prune -f", folder.path(), None).await;
     assert_eq!(compared, output(2, &difference.replace("-1,1 +", "-1 +"), ""));
-    let refused = "--prune would delete agent leftover, tenant other; use --yes, since nobody can be asked\n";
+    let refused = "--prune would delete agent leftover, tenant other; use --yes, since there is no terminal to ask at\n";
     assert_eq!(command(&replica, "apply --prune -f", folder.path(), None).await, output(2, "", refused));
     let done = "update connection weather\nupdate agent research\nupdate resource x:guide\n\
                 research is at revision 4: 0 created, 1 updated, 0 deleted, 1 unchanged\ndelete agent leftover\n\

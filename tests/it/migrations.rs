@@ -45,7 +45,7 @@ impl Migration {
         }
     }
 
-    /// The tables that it creates, which nobody uses yet.
+    /// The tables that it creates, which are not in use yet.
     fn created(&self) -> BTreeSet<&str> {
         let names = self.statements.iter().filter_map(|one| one.strip_prefix("create table "));
         names.filter_map(|rest| rest.split([' ', '(']).next()).collect()

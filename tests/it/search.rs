@@ -197,7 +197,7 @@ async fn texts_are_left_out_of_an_index_that_is_too_large() {
 }
 
 #[tokio::test]
-async fn agents_that_nobody_searches_have_no_index() {
+async fn agents_that_are_not_searched_have_no_index() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     replica.put("a", "x:1", "alpha").await;

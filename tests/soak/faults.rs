@@ -1,4 +1,4 @@
-//! A revoked key is accepted for at most `access.stale_seconds` after the commit of its revocation, whatever fails: a
+//! A revoked key is accepted for at most `access.stale_seconds` after the commit of its revocation, no matter what fails: a
 //! random schedule of faults, and a checker.
 //!
 //! `VERIFY_FAULTS_SECONDS` sets the duration; `VERIFY_FAULTS_SEED` repeats a schedule.

@@ -255,7 +255,7 @@ impl Pattern {
         })
     }
 
-    /// Whether the text of a path is that of a directory, whatever the values are.
+    /// Whether the text of a path is that of a directory, with any values.
     fn ends_with_slash(&self) -> bool {
         match &self.0[..] {
             [Piece::Literal(only)] if only.is_empty() => true,

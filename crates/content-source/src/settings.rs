@@ -25,7 +25,7 @@ pub(crate) fn read_settings<T: DeserializeOwned>(settings: &Value) -> Result<T, 
     })
 }
 
-/// Reads `secrets`, which `expected` describes. An error tells the member and no value.
+/// Reads `secrets`, which `expected` describes. An error names the member and shows no value.
 pub(crate) fn read_secrets<T: DeserializeOwned>(
     secrets: &Map<String, Value>,
     expected: &str,

@@ -116,7 +116,7 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// Whether a location can be fetched, as far as the source tells without fetching it: a database prepares a statement.
     ///
     /// # Errors
-    /// [`FetchError::Unreachable`] and [`FetchError::Timeout`] if it cannot be found out, whatever the reason; all others are
+    /// [`FetchError::Unreachable`] and [`FetchError::Timeout`] if it cannot be found out, for any reason; all others are
     /// about the location.
     fn check<'a>(&'a self, _location: &'a Location) -> BoxFuture<'a, Result<(), FetchError>> {
         Box::pin(std::future::ready(Ok(())))

@@ -2,7 +2,7 @@
 //!
 //! [`TraceContext`] parses the `traceparent` of W3C Trace Context, [`Sampler`] decides which traces are exported, and
 //! [`Exporter`] sends their spans in batches, over HTTP or gRPC. Its queue is bounded: where a collector is slow or gone,
-//! spans are dropped and counted, and nobody waits. [`Config::read`] reads the variables.
+//! spans are dropped and counted, and no caller waits. [`Config::read`] reads the variables.
 
 mod config;
 mod context;

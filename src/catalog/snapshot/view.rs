@@ -1,6 +1,6 @@
 //! Views: the definitions of a snapshot that one caller sees, which is the only place where that is decided. An answer to a
 //! caller is made from a view, never from the definitions themselves, which only this module reads. What a caller does not
-//! see is answered as what nobody registered.
+//! see is answered as what is not registered.
 
 use std::sync::{Arc, OnceLock};
 
@@ -171,7 +171,7 @@ impl View {
     }
 
     /// The definitions of a kind that were added or replaced since an older view, and the keys of those that were removed,
-    /// whatever their labels are; all without an older one.
+    /// with any labels; all without an older one.
     pub(in crate::catalog) fn changed_since<K: Member>(
         &self,
         older: Option<&Self>,

@@ -108,7 +108,7 @@ impl DirtySet {
         }
     }
 
-    /// Marks subjects dirty from `first` on, whatever the revision of the interest, because their changes are
+    /// Marks subjects dirty from `first` on, at any revision of the interest, because their changes are
     /// unknown.
     pub(super) fn mark_unknown<'s>(&self, subjects: impl IntoIterator<Item = &'s Subject>, first: Revision) {
         let mut state = self.state.lock();

@@ -276,7 +276,7 @@ fn the_name_header_is_checked_before_method_and_parameters() {
 
 #[test]
 fn a_name_header_of_another_method_is_not_looked_at() {
-    let sent = Sent::new("resources/list", &json!({"uri": "a:b"})).header("mcp-name", "whatever");
+    let sent = Sent::new("resources/list", &json!({"uri": "a:b"})).header("mcp-name", "any");
     assert_eq!(sent.answer(), "1 Call(List { list: Resources, cursor: None })");
 }
 

@@ -91,7 +91,7 @@ fn contents() -> Vec<Case> {
         ("a relative icon", icons("icon.png")),
         ("an icon from a file", icons("file:///etc/passwd")),
         ("a priority over one", json!({"annotations": {"priority": 1.5}})),
-        ("an audience of nobody", json!({"annotations": {"audience": ["nobody"]}})),
+        ("an audience of an unknown role", json!({"annotations": {"audience": ["nobody"]}})),
         ("a time that is none", json!({"annotations": {"lastModified": "yesterday"}})),
         ("an unknown annotation", json!({"annotations": {"mood": "good"}})),
         ("a key of _meta that is none", json!({"_meta": {"a b/": 1}})),

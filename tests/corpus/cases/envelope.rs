@@ -66,7 +66,7 @@ const BODIES: [(&str, &str); 62] = [
         "params of a notification a list",
         r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":[1]}"#,
     ),
-    ("members nobody knows", r#"{"jsonrpc":"2.0","id":1,"method":"ping","extra":{"a":[1,2,3]},"x":null}"#),
+    ("unknown members", r#"{"jsonrpc":"2.0","id":1,"method":"ping","extra":{"a":[1,2,3]},"x":null}"#),
     ("members in another order", r#"{"params":{},"method":"ping","id":1,"jsonrpc":"2.0"}"#),
     ("white space between all", "{ \"jsonrpc\" : \"2.0\" ,\r\n\t\"id\" : 1 , \"method\" : \"ping\" }\n"),
     ("a result", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),

@@ -133,7 +133,7 @@ fn modern_rules(method: &str, params: &Value) -> Vec<Case> {
         ),
         meta("client info", "io.modelcontextprotocol/clientInfo", json!({"name": "corpus", "version": "1"})),
         meta("client info is a text", "io.modelcontextprotocol/clientInfo", json!("corpus")),
-        meta("a member of somebody else", "example.com/trace", json!({"a": 1})),
+        meta("a member of another vendor", "example.com/trace", json!({"a": 1})),
         meta("a progress token", "progressToken", json!("p-1")),
     ];
     let both = changed("an unknown version in header and _meta", &|params| {

@@ -63,7 +63,7 @@ async fn agent_needs_a_tenant_and_an_unused_unreserved_slug() {
     let long = "a".repeat(64);
     for (id, tenant, expected) in [
         ("a", "acme", problem(409, "already_exists", "an agent with this id exists already")),
-        ("b", "nobody", problem(404, "not_found", "no such tenant")),
+        ("b", "unknown", problem(404, "not_found", "no such tenant")),
         ("b", "No Slug", problem(404, "not_found", "no such tenant")),
         ("admin", "acme", problem(400, "invalid_params", "id is reserved")),
         ("well-known", "acme", problem(400, "invalid_params", "id is reserved")),

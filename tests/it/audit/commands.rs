@@ -122,7 +122,7 @@ async fn becomes(database: &Database, reads: i64) {
     super::calls::becomes(database, query, reads).await;
 }
 
-/// The exit code of a command that ends by itself, and its standard error.
+/// The exit code of a command that ends without a signal, and its standard error.
 async fn ended(child: &mut Child) -> (Option<i32>, String) {
     let status = tokio::time::timeout(DEADLINE, child.wait()).await.unwrap().unwrap();
     let mut stderr = String::new();

@@ -32,7 +32,7 @@ async fn refused_rows_are_found_by_the_agent_they_name() {
     for (agent, key) in [
         ("helper", key.as_str()),
         (shaped, &shaped_key),
-        ("nobody", "bak_x"),
+        ("absent", "bak_x"),
         ("helper", "bak_x"),
         (shaped, "bak_x"),
     ] {
@@ -40,7 +40,7 @@ async fn refused_rows_are_found_by_the_agent_they_name() {
     }
     becomes(
         &database,
-        "select count(*) from audit_log where slug in ('helper', 'nobody') and status in (200, 401)",
+        "select count(*) from audit_log where slug in ('helper', 'absent') and status in (200, 401)",
         3,
     )
     .await;
@@ -54,13 +54,13 @@ async fn refused_rows_are_found_by_the_agent_they_name() {
     };
     assert_eq!(seen("helper").await, ["helper"]);
     assert_eq!(seen(shaped).await, [shaped]);
-    assert_eq!(seen("nobody").await, ["nobody"]);
+    assert_eq!(seen("absent").await, ["absent"]);
     assert_eq!(pings(&replica, &replica.operator, "&outcome=ok&agent=helper").await, ["helper ok"]);
     let expected = [format!("{shaped} ok")];
     assert_eq!(pings(&replica, &replica.operator, &format!("&outcome=ok&agent={shaped}")).await, expected);
     // An owner reads the rows of its tenant; a refused caller belongs to none.
     assert_eq!(pings(&replica, owner, &format!("&agent={shaped}")).await, expected);
-    let unknown = replica.http.admin(owner, "GET", "/audit?agent=nobody", None).await;
+    let unknown = replica.http.admin(owner, "GET", "/audit?agent=absent", None).await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);
     let odd = replica.admin("GET", "/audit?agent=%00&method=%00", None).await;
     assert_eq!((odd.status, odd.json()["items"].clone()), (StatusCode::OK, json!([])));

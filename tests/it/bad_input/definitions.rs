@@ -56,8 +56,8 @@ async fn invalid_keys_and_agents_are_refused() {
     let patch = ("PATCH", "/agents/a");
     for (body, detail) in [
         (
-            r#"{"access":"nobody"}"#,
-            "access: unknown access `nobody`, expected key or public at line 1 column 19",
+            r#"{"access":"unknown"}"#,
+            "access: unknown access `unknown`, expected key or public at line 1 column 20",
         ),
         (
             r#"{"access":"Public"}"#,

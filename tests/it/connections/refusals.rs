@@ -16,7 +16,7 @@ async fn invalid_members_are_refused_by_name() {
     };
     for (body, detail) in [
         (with("id", json!("A")), "id must match ^[a-z0-9][a-z0-9_-]{0,62}$"),
-        (with("tenants", json!(["nobody"])), "unknown tenant: nobody"),
+        (with("tenants", json!(["unknown"])), "unknown tenant: unknown"),
         (with("limits", json!({"pollMs": 999})), "limits.pollMs must be from 1000 to 86400000"),
         (with("limits", json!({"timeoutMs": 0})), "limits.timeoutMs must be from 1 to 120000"),
         (with("settings", json!({"baseUrl": "x".repeat(65_536)})), "settings are longer than 65536 bytes"),

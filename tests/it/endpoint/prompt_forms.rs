@@ -184,7 +184,7 @@ async fn returned_values_complete_the_arguments() {
     ] {
         let params = json!({"name": "trip", "arguments": arguments, "inputResponses": responses});
         assert_eq!(get(&replica, &key, Some(FORM), params.clone()).await, expected, "{params}");
-        // What is returned counts, whatever the client declares now.
+        // What is returned counts, no matter what the client declares now.
         assert_eq!(get(&replica, &key, None, params.clone()).await, expected, "{params}");
     }
 }

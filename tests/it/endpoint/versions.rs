@@ -152,7 +152,7 @@ async fn notifications_are_accepted_and_responses_in_legacy_only() {
         for notification in [
             json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),
-            json!({"jsonrpc": "2.0", "method": "nobody/knows", "params": {"_meta": {}}}),
+            json!({"jsonrpc": "2.0", "method": "unknown/method", "params": {"_meta": {}}}),
             json!({"jsonrpc": "2.0", "method": "x", "params": {"_meta": meta(revision.unwrap_or(MODERN))}}),
         ] {
             let answer = exact(&post(&replica, "/a/mcp", &headers, notification.to_string()).await);
@@ -250,7 +250,7 @@ async fn unknown_session_is_not_found() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
     for revision in &REVISIONS[..5] {
-        let mut headers = vec![("x-agent-api-key", key.as_str()), ("mcp-session-id", "nobody-s")];
+        let mut headers = vec![("x-agent-api-key", key.as_str()), ("mcp-session-id", "unknown-s")];
         headers.extend(revision.map(|revision| ("mcp-protocol-version", revision)));
         let answer = post(&replica, "/a/mcp", &headers, request("ping", &json!({})).to_string()).await;
         let expected = error(404, "7", -32001, "session_not_found", "session not found");

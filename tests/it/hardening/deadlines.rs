@@ -99,10 +99,10 @@ async fn slow_body_ends_at_the_request_timeout_on_every_surface() {
         ("/a/mcp", format!("X-Agent-API-Key: {key}"), &["400"][..]),
         ("/a/mcp", "X-Agent-API-Key: bak_no".to_owned(), &["401"]),
         ("/admin/v1/tenants", format!("Authorization: Bearer {operator}"), &["503"]),
-        ("/admin/v1/tenants", "X-Nobody: 1".to_owned(), &["401"]),
-        ("/metrics", "X-Nobody: 1".to_owned(), &["405"]),
-        ("/healthz", "X-Nobody: 1".to_owned(), &["405"]),
-        ("/nowhere", "X-Nobody: 1".to_owned(), &["404"]),
+        ("/admin/v1/tenants", "X-Unknown: 1".to_owned(), &["401"]),
+        ("/metrics", "X-Unknown: 1".to_owned(), &["405"]),
+        ("/healthz", "X-Unknown: 1".to_owned(), &["405"]),
+        ("/nowhere", "X-Unknown: 1".to_owned(), &["404"]),
     ] {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{credential}\r\n{length}");
         let idle = IdleConnection::open(&replica).await;

@@ -62,7 +62,7 @@ fn with_low_limits(database: &Database) -> Builder {
 /// Sends unfinished requests over HTTP/1.1, the next one after each answer: without a credential, and with an unknown key.
 async fn attack_http1(n: u8, address: SocketAddr) {
     loop {
-        for credential in ["X-Nobody: 1".to_owned(), format!("X-Agent-API-Key: {}", unknown_key())] {
+        for credential in ["X-Unknown: 1".to_owned(), format!("X-Agent-API-Key: {}", unknown_key())] {
             let mut stream = connect_from(n, address).await;
             if stream.write_all(unfinished("/a/mcp", &credential, 99).as_bytes()).await.is_ok() {
                 let _ = stream.read(&mut [0; 1_024]).await;

@@ -58,7 +58,7 @@ async fn definitions_of_every_kind_keep_their_labels() {
         revision += 1;
         assert_eq!(read().await, answered(200, Some(revision), &with(shown.clone(), json!(["a:1", "b"]))));
         assert_eq!(listed().await, json!(["a:1", "b"]));
-        // Equal labels change nothing, in whatever order.
+        // Equal labels change nothing, in any order.
         let same = put(&replica, path, with(body.clone(), json!(["a:1", "b"]))).await;
         assert_eq!(normalized(&same), answered(200, Some(revision), &Value::Null));
         let fewer = put(&replica, path, with(body.clone(), json!(["b"]))).await;

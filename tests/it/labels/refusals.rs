@@ -90,7 +90,7 @@ fn values() -> Vec<(String, &'static str, String, usize)> {
     }
     let many = json!(numbered(17)).to_string();
     let at = many.len();
-    // Stops at the first label too many, whatever follows.
+    // Stops at the first label too many, before anything that follows.
     let more = format!("{},7]", &many[..at - 1]);
     values.push((many, "", "expected at most 16 labels".to_owned(), at));
     values.push((more, "", "expected at most 16 labels".to_owned(), at));

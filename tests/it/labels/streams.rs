@@ -1,4 +1,4 @@
-//! Streams of callers with labels: nobody is notified of what they do not see, and everybody of what they see otherwise
+//! Streams of callers with labels: none is notified of what it does not see, and each of what it sees otherwise
 //! than before.
 
 mod resume;
@@ -339,7 +339,7 @@ async fn template_serves_uris_whose_resource_is_hidden() {
 }
 
 #[tokio::test]
-async fn many_hidden_changes_at_once_notify_nobody_else() {
+async fn many_hidden_changes_at_once_notify_no_others() {
     let site = Site::start().await;
     let mut without = site.streams(&site.key(&[]).await).await;
     let mut with = site.streams(&site.key(&["s"]).await).await;

@@ -1,4 +1,4 @@
-//! Sessions that are opened at the same time are written in one commit, and each is answered by itself.
+//! Sessions that are opened at the same time are written in one commit, and each has its own answer.
 
 use std::collections::HashSet;
 use std::sync::Arc;

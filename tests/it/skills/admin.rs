@@ -107,7 +107,7 @@ async fn single_files_are_written_read_and_deleted() {
     let read = replica.admin("GET", &other, None).await;
     assert_eq!((read.header("content-type"), &read.body[..]), (Some("text/x-other"), &b"pass\n"[..]));
     let read = replica.admin("GET", &first, None).await;
-    assert_eq!(read.header("content-type"), Some("text/markdown"), "whatever was sent");
+    assert_eq!(read.header("content-type"), Some("text/markdown"), "for any type that was sent");
 
     let refused = [
         (&first, &b"no frontmatter"[..], "SKILL.md must begin with a line ---"),

@@ -13,7 +13,7 @@ async fn labelled(replica: &Replica, labels: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn hidden_skill_is_answered_as_what_nobody_registered() {
+async fn hidden_skill_is_answered_as_if_not_registered() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     let (none, team) = (labelled(&replica, &[]).await, labelled(&replica, &["team"]).await);
@@ -42,7 +42,7 @@ async fn hidden_skill_is_answered_as_what_nobody_registered() {
     );
     let both = ["skill://acme/open", "skill://acme/plan"];
     assert_eq!(uris(&team, "resources/directory/read", "resources", directory).await, both);
-    // Byte for byte as a name of the same length that nobody registered.
+    // Byte for byte as a name of the same length that is not registered.
     for (method, hidden, missing) in [
         ("skills/get", "skill://hidden/plan/SKILL.md", "skill://absent/plan/SKILL.md"),
         ("resources/directory/read", "skill://hidden", "skill://absent"),

@@ -1,4 +1,4 @@
-//! No change of watched content is lost, and none is notified twice, while the watching replica is killed again and again.
+//! No change of watched content is lost, and none is notified twice, while the watching replica is killed repeatedly.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -108,7 +108,7 @@ fn write(folder: &Path, file: usize, content: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_change_is_lost_or_told_twice_while_watchers_are_killed() {
+async fn no_change_is_lost_or_notified_twice_while_watchers_are_killed() {
     let changes = std::env::var("VERIFY_WATCHING_CHANGES").map_or(50, |changes| changes.parse().unwrap());
     let (database, folder) = (database().await, tempfile::tempdir().unwrap());
     let root = folder.path().canonicalize().unwrap();
@@ -193,11 +193,14 @@ async fn no_change_is_lost_or_told_twice_while_watchers_are_killed() {
     assert!(kills > 0 && longest < BOUND, "{kills} kills, {longest:?}");
     // A revision is a change: what a stale watcher tells again would be more.
     for (file, written) in written.iter().enumerate() {
-        let told = format!(
+        let notified = format!(
             "select count(*) from changes where kind = 'resource_touched' and subject = '{}'",
             uri(file)
         );
-        let told = database.number(&told).await;
-        assert!(told <= i64::try_from(*written).unwrap() + 1, "{told} revisions of {written} changes");
+        let notified = database.number(&notified).await;
+        assert!(
+            notified <= i64::try_from(*written).unwrap() + 1,
+            "{notified} revisions of {written} changes"
+        );
     }
 }

@@ -167,7 +167,7 @@ async fn one_replica_polls_what_streams_of_all_are_subscribed_to() {
     assert_eq!(on_second.next_summary().await, "updated test://b");
     assert_eq!(holder(&database).await, watching);
 
-    // What nobody is subscribed to is not polled, and the lease is given back.
+    // What has no subscriber is not polled, and the lease is given back.
     drop((on_second, other));
     eventually("the lease is given back", async || holder(&database).await.is_none()).await;
     assert_eq!(database.number("select count(*) from watching").await, 0);
@@ -223,7 +223,7 @@ impl Failover {
             let response = try_listen_at(&process.http, "notes", &site.key, json!(1), filter.clone()).await;
             (response.status() == 200).then_some(response)
         };
-        // The process may not have heard of the agent yet.
+        // The process may not know the agent yet.
         let mut on_process = Events::of(eventually_some("a stream of the process", listening).await);
         on_process.expect_events(&["notifications/subscriptions/acknowledged", "updated test://a"]).await;
         let holder = holder(&site._database).await.unwrap();

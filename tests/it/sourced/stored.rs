@@ -43,7 +43,7 @@ async fn what_the_watcher_found_is_read_on_every_replica_without_a_fetch() {
         // It is not answered for longer than `ttlMs`.
         eventually("its time is over", async || read(&second, uri).await.as_deref() == Some("three")).await;
     }
-    // Nothing is kept that nobody watches.
+    // Nothing is kept that is not watched.
     let stored = async || database.number("select count(*) from found_contents").await == 0;
     eventually("what was found is removed", stored).await;
 }

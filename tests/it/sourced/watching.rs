@@ -1,4 +1,4 @@
-//! Content that changes behind the gateway's back is told of to those who are subscribed to it.
+//! Content that changes behind the gateway's back is notified to those who are subscribed to it.
 
 use std::time::Duration;
 

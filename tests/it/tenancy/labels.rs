@@ -207,7 +207,7 @@ impl Twins {
 }
 
 #[tokio::test]
-async fn hidden_definitions_are_answered_as_if_nobody_registered_them() {
+async fn hidden_definitions_are_answered_as_if_not_registered() {
     let setting = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
     let seed = setting("VERIFY_LABELS_SEED").unwrap_or_else(|| rand::random_range(0..1_000_000));
     let steps = setting("VERIFY_LABELS_STEPS").map_or(STEPS, |steps| usize::try_from(steps).unwrap());

@@ -142,8 +142,8 @@ async fn invalid_tokens_are_answered_alike() {
         assert_eq!(exact(&fixture.ping("a", &token).await), expected, "{name}");
     }
     // Nor does the answer reveal whether the agent exists.
-    let token = fixture.token(json!({"aud": endpoint("nobody"), "exp": 0}));
-    let refused = exact(&fixture.ping("nobody", &token).await);
+    let token = fixture.token(json!({"aud": endpoint("absent"), "exp": 0}));
+    let refused = exact(&fixture.ping("absent", &token).await);
     assert_eq!(refused["status"], 401);
     assert_eq!(refused["body"], expected["body"]);
 }

@@ -39,7 +39,7 @@ async fn token_reaches_the_agents_its_claims_name() {
     fixture.replica.agent("acme", "off").await;
     fixture.replica.admin("PATCH", "/agents/off", Some(json!({"enabled": false}))).await;
     let many: Vec<_> = (0..100).map(|n| format!("x{n}")).collect();
-    let all = ["a", "b", "c", "off", "nobody"];
+    let all = ["a", "b", "c", "off", "absent"];
     for (name, change, expected) in [
         ("one", json!({"waggle": {"agents": ["a"]}}), ["200 pong", "403", "403", "403", "403"]),
         (
@@ -91,8 +91,8 @@ async fn token_reaches_the_agents_its_claims_name() {
 #[tokio::test]
 async fn unknown_and_foreign_agents_are_refused_alike() {
     let fixture = Fixture::new().await;
-    let token = fixture.token(json!({"aud": [endpoint("c"), endpoint("nobody")]}));
-    let (foreign, unknown) = (fixture.ping("c", &token).await, fixture.ping("nobody", &token).await);
+    let token = fixture.token(json!({"aud": [endpoint("c"), endpoint("absent")]}));
+    let (foreign, unknown) = (fixture.ping("c", &token).await, fixture.ping("absent", &token).await);
     assert_eq!(foreign.visible(), unknown.visible());
     assert_eq!(status_and_code(&foreign), "403 forbidden");
 }

@@ -22,7 +22,7 @@ fn document(issuer: &str, resource: &str, scopes: Value) -> Value {
 async fn every_possible_agent_has_a_metadata_document() {
     let fixture = Fixture::new().await;
     let issuer = fixture.issuer.url();
-    for agent in ["a", "nobody", "0_-"] {
+    for agent in ["a", "absent", "0_-"] {
         let shown = exact(&fixture.replica.http.get(&format!("{ROOT}/{agent}/mcp")).await);
         let resource = format!("https://mcp.example.com/{agent}/mcp");
         assert_eq!(shown, document(&issuer, &resource, json!(["mcp"])), "{agent}");
@@ -73,7 +73,7 @@ async fn challenge_links_to_the_metadata_document() {
         format!("Bearer realm=\"MCP\", resource_metadata=\"https://mcp.example.com{ROOT}{agent}\"")
     };
     assert_eq!(challenge("/a/mcp", &[]).await, format!("{}, scope=\"mcp\"", of("/a/mcp")));
-    assert_eq!(challenge("/nobody/mcp", &[]).await, format!("{}, scope=\"mcp\"", of("/nobody/mcp")));
+    assert_eq!(challenge("/absent/mcp", &[]).await, format!("{}, scope=\"mcp\"", of("/absent/mcp")));
     assert_eq!(challenge("/A%22/mcp", &[]).await, format!("{}, scope=\"registry\"", of("")));
     let key = [("x-agent-api-key", "bak_x")];
     assert_eq!(challenge("/a/mcp", &key).await, format!("{}, scope=\"mcp\"", of("/a/mcp")));

@@ -23,7 +23,7 @@ async fn furnished() -> Agent {
     assert_eq!(agent.replica.admin("PUT", &path, Some(template)).await.status, 201);
     let icons = json!([{"src": "https://example.com/i.png"}]);
     let prompt = json!({
-        "title": "Greet", "description": "Greets somebody.", "icons": icons,
+        "title": "Greet", "description": "Greets a person.", "icons": icons,
         "arguments": [
             {"name": "who", "title": "Who", "description": "A name", "required": true},
             {"name": "how", "completions": ["warmly", "briefly", "warmly"], "closed": true},
@@ -84,7 +84,7 @@ async fn tools_are_listed_in_the_members_of_each_revision() {
             }
         }
         let mut greet = json!({
-            "name": "greet", "description": "Greets somebody.",
+            "name": "greet", "description": "Greets a person.",
             "inputSchema": {
                 "type": "object",
                 "properties": {

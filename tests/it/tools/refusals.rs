@@ -190,19 +190,19 @@ async fn tools_show_nothing_that_labels_hide() {
             agent.ask(key, "2025-11-25", "tools/call", params).await.json()
         };
         for (tool, hidden, unknown) in [
-            ("read_resource", json!({"uri": "x:hidden"}), json!({"uri": "x:nobody"})),
-            ("get_prompt", json!({"name": "hidden"}), json!({"name": "nobody"})),
+            ("read_resource", json!({"uri": "x:hidden"}), json!({"uri": "x:absent"})),
+            ("get_prompt", json!({"name": "hidden"}), json!({"name": "absent"})),
         ] {
             assert_eq!(call(team, tool, hidden.clone()).await["result"].get("isError"), None);
             let refused = call(&agent.key, tool, hidden).await.to_string();
-            let nobody = call(&agent.key, tool, unknown).await.to_string();
-            assert_eq!(refused, nobody.replace("nobody", "hidden"), "{tool}");
+            let absent = call(&agent.key, tool, unknown).await.to_string();
+            assert_eq!(refused, absent.replace("absent", "hidden"), "{tool}");
         }
         assert_eq!(call(team, "hidden", json!({})).await["result"]["content"], json!([text("p")]));
         let refused = call(&agent.key, "hidden", json!({})).await.to_string();
         assert_eq!(
             refused,
-            call(&agent.key, "nobody", json!({})).await.to_string().replace("nobody", "hidden")
+            call(&agent.key, "absent", json!({})).await.to_string().replace("absent", "hidden")
         );
         for (tool, member, expected) in
             [("list_resources", "resources", "x:open"), ("list_prompts", "prompts", "open")]

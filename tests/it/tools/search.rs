@@ -108,15 +108,15 @@ async fn search_and_fetch_show_nothing_that_labels_hide() {
         assert!(ids(&agent, &agent.key, "codeword").await.is_empty());
         assert_eq!(ids(&agent, team, "refund").await.len(), 4);
         assert_eq!(ids(&agent, &agent.key, "refund").await.len(), 3);
-        for (hidden, unknown) in [("x:hidden", "x:nobody"), ("prompt:hidden", "prompt:nobody")] {
+        for (hidden, unknown) in [("x:hidden", "x:absent"), ("prompt:hidden", "prompt:absent")] {
             let fetch = async |key: &str, id: &str| {
                 let params = json!({"name": "fetch", "arguments": {"id": id}});
                 agent.ask(key, "2025-11-25", "tools/call", params).await.json()
             };
             assert_eq!(fetch(team, hidden).await["result"].get("isError"), None);
             let refused = fetch(&agent.key, hidden).await.to_string();
-            let nobody = fetch(&agent.key, unknown).await.to_string();
-            assert_eq!(refused, nobody.replace("nobody", "hidden"), "{hidden}");
+            let absent = fetch(&agent.key, unknown).await.to_string();
+            assert_eq!(refused, absent.replace("absent", "hidden"), "{hidden}");
         }
     }
     // A change of labels alone is followed at once.

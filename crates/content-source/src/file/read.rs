@@ -132,7 +132,7 @@ impl Read<'_> {
         Err(FetchError::Unreachable)
     }
 
-    /// Reads to the end, whatever the length is.
+    /// Reads to the end, of any length.
     fn bytes(&self, file: &mut File, length: u64, limit: u64) -> Result<Bytes, FetchError> {
         let mut bytes = Vec::with_capacity(usize::try_from(length).map_err(|_| FetchError::TooLarge)?);
         loop {
@@ -148,7 +148,7 @@ impl Read<'_> {
         }
     }
 
-    /// Ends work that nobody waits for.
+    /// Ends work that no reader waits for.
     fn check(&self) -> Result<(), FetchError> {
         if self.abandoned.is_cancelled() { Err(FetchError::Timeout) } else { Ok(()) }
     }

@@ -17,7 +17,7 @@ use crate::error::FetchError;
 /// The encodings that are asked for.
 pub(super) const ACCEPTED: &str = "gzip, br, deflate";
 
-/// What is allocated before the first byte, at most, whatever length the answer states.
+/// What is allocated before the first byte, at most, for any length that the answer states.
 const INITIAL_BYTES: u64 = 16 * 1024;
 
 /// How many bytes are decoded before other tasks run: about 0.1 ms.

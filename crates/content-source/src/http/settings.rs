@@ -168,7 +168,7 @@ fn base_url(text: &str) -> Result<Url, SettingsError> {
     Ok(url)
 }
 
-/// Adds headers. An error tells no value.
+/// Adds headers. An error shows no value.
 fn insert(
     headers: &mut HeaderMap,
     added: BTreeMap<String, String>,

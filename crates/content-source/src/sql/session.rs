@@ -46,7 +46,7 @@ pub(super) struct Server {
     pub(super) environment: Arc<Environment>,
 }
 
-/// An open session. Dropped, it closes its connection, whatever is going on in it.
+/// An open session. Dropped, it closes its connection, in any state.
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) allowance: Arc<Allowance>,

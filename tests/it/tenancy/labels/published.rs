@@ -17,7 +17,7 @@ pub(super) const PROMPTS: [&str; 4] = ["embeds", "embeds-rendered", "embeds-skil
 pub(super) const SKILLS: [&str; 5] = ["plan", "team/plan", "team/review", "team/deep/er/review", "only/plan"];
 /// The files of each skill.
 pub(super) const FILES: [&str; 3] = ["SKILL.md", "data.bin", "notes/first.md"];
-/// Registered by nobody; a template may answer the first two.
+/// Not registered; a template may answer the first two.
 pub(super) const OTHERS: [&str; 5] =
     ["x:9", "x:a/9/9", "z:9", "skill://team/plan/absent", "skill://absent/plan/SKILL.md"];
 /// Directories, most of which exist for some callers, and what is none.

@@ -26,8 +26,8 @@ async fn hinted(hints: &mut BoxStream<'static, ChangeHint>, text: &str) {
 
 /// Nothing is notified for a while.
 async fn quiet(hints: &mut BoxStream<'static, ChangeHint>) {
-    let heard = tokio::time::timeout(Duration::from_millis(400), hints.next()).await;
-    assert!(heard.is_err(), "{heard:?}");
+    let hint = tokio::time::timeout(Duration::from_millis(400), hints.next()).await;
+    assert!(hint.is_err(), "{hint:?}");
 }
 
 #[tokio::test]

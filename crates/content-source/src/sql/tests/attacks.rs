@@ -138,7 +138,7 @@ async fn roles_and_databases_that_are_too_powerful_are_refused() {
         ("copies", None, refused.clone()),
         ("granted", None, refused.clone()),
         ("imports", None, refused.clone()),
-        ("nobody", None, Err(FetchError::Denied)),
+        ("unknown", None, Err(FetchError::Denied)),
         // The process's own database, under any name of this machine.
         ("reader", own("127.0.0.1", "test"), refused.clone()),
         ("reader", own("localhost", "test"), refused.clone()),
