@@ -28,7 +28,7 @@ pub(crate) fn is_call(parts: &Parts) -> bool {
 pub(crate) fn context(parts: &Parts, id: &HeaderValue, client: ClientAddress) -> RequestContext {
     let method = format!("{} -", named(parts.method.as_str()));
     let id = id.to_str().unwrap_or_default();
-    RequestContext::new(id, client, method.into(), &parts.headers, None)
+    RequestContext::new(id, client, method.into(), None)
 }
 
 /// Records the route, once it is known.

@@ -22,7 +22,7 @@ use crate::model::ids::Slug;
 use crate::model::method::{Era, Method};
 use crate::quota::limits::RateLimitSubject;
 use crate::quota::usage::QuotaSubject;
-use crate::telemetry::trace::{self, TraceContext};
+use crate::telemetry::trace;
 
 /// The outcomes, and one for answers of HTTP without a name in the protocol.
 const OUTCOMES: usize = Outcome::ALL.len() + 1;
@@ -113,16 +113,13 @@ impl RequestContext {
         request_id: &str,
         client: ClientAddress,
         method: Cow<'static, str>,
-        headers: &HeaderMap,
         counted: Option<(MethodLabel, Era)>,
     ) -> Self {
         // The time of an event is that of its completion.
         let event = Event::new(OffsetDateTime::UNIX_EPOCH, named(request_id), client, method);
-        let caller = headers.get(TRACEPARENT).and_then(|header| TraceContext::parse(header.as_bytes()));
-        let trace = caller.map(|caller| caller.trace.to_be_bytes()).or_else(trace::own_trace);
         Self {
             began: Instant::now(),
-            event: Event { trace, ..event },
+            event: Event { trace: trace::trace_id(), ..event },
             foreign_host: false,
             key_expires: None,
             counted,

@@ -8,8 +8,7 @@ use super::context::RequestContext;
 use crate::model::audit::event::{ActorKind, Event};
 use crate::model::fault::Outcome;
 use crate::model::method::Method;
-use crate::telemetry::span;
-use crate::telemetry::trace::{RootSpan, Tracer, Value};
+use crate::telemetry::trace::{ActiveTrace, RootSpan, Tracer, Value};
 
 /// An answered request, as its span shows it.
 #[derive(Debug, Clone, Copy)]
@@ -26,15 +25,14 @@ pub struct Answered<'a> {
 
 impl Answered<'_> {
     /// Exports the trace of the request, if it is sampled.
-    pub fn export(self, tracer: &Tracer, now: time::OffsetDateTime) {
-        let Some(active) = span::active_trace() else { return };
+    pub fn export(self, tracer: &Tracer, active: &ActiveTrace, now: time::OffsetDateTime) {
         let kind = self.context.event.actor.kind;
         let is_trusted = !matches!(kind, ActorKind::Unknown | ActorKind::Anybody);
-        if tracer.samples(&active, is_trusted) {
+        if tracer.samples(active, is_trusted) {
             let is_error = !self.outcome.is_served() || self.status.is_server_error();
             let attributes = self.attributes(tracer, is_error);
             let root = RootSpan { name: self.name(), ended: now.into(), attributes, is_error };
-            tracer.export(&active, root);
+            tracer.export(active, root);
         }
     }
 

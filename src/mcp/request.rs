@@ -103,7 +103,7 @@ impl<'a> McpRequest<'a> {
         let counted = Some((MethodLabel::Other, Era::Legacy));
         let id = request_id.to_str().unwrap_or_default();
         let method = http_method(&parts.method);
-        let mut context = RequestContext::new(id, client, method, &parts.headers, counted);
+        let mut context = RequestContext::new(id, client, method, counted);
         context.event.slug = Some(named(agent));
         let headers = McpHeaders::read(&parts.headers);
         Self {

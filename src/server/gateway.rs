@@ -32,6 +32,7 @@ use crate::http::origin::{self, Cors, RequestSource};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::identity::AccessMemo;
 use crate::telemetry::span::RequestSpan;
+use crate::telemetry::trace::RequestTrace;
 
 /// Answers requests of all surfaces.
 pub(crate) struct Gateway {
@@ -78,9 +79,8 @@ impl Gateway {
         // The trace of a request that may be recorded, if traces are exported.
         let tracer = self.surfaces.metrics.tracer.as_ref();
         let tracer = tracer.filter(|_| matches!(target, Target::Mcp | Target::Admin));
-        let span = span.with_trace(
-            tracer.map(|tracer| tracer.begin(parts.headers.get(TRACEPARENT).map(HeaderValue::as_bytes))),
-        );
+        let traceparent = parts.headers.get(TRACEPARENT).map(HeaderValue::as_bytes);
+        let span = span.with_trace(RequestTrace::begin(tracer.map(AsRef::as_ref), traceparent));
         let mut response = span
             .run(pin!(async {
                 // The access log.

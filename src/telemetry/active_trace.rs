@@ -8,14 +8,12 @@ use trace_export::{Kind, Span, TraceContext, Value};
 /// The maximum number of child spans of a trace; further ones are left out.
 const MOST_CHILDREN: usize = 63;
 
-/// The trace of a request.
+/// The trace of a request that may be exported.
 #[derive(Debug)]
 pub struct ActiveTrace {
     pub(super) began: Instant,
     /// The id of the root span: random bits that no caller can choose.
     pub(super) root: u64,
-    /// Whether the gateway samples it on its own.
-    pub(super) is_own_sampled: bool,
     pub(super) state: Mutex<State>,
 }
 
@@ -55,9 +53,9 @@ impl Child {
 }
 
 impl ActiveTrace {
-    /// The id of the trace.
-    pub fn id(&self) -> u128 {
-        self.state.lock().trace
+    pub(super) fn new((began, root): (Instant, u64), trace: u128, parent: Option<TraceContext>) -> Self {
+        let state = State { trace, parent, request: None, children: Vec::new(), begun: 0 };
+        Self { began, root, state: Mutex::new(state) }
     }
 
     pub(super) fn next_child(&self) -> Option<u64> {

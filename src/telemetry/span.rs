@@ -18,6 +18,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::active_trace::ActiveTrace;
+use super::trace::RequestTrace;
 use crate::model::ids::TenantId;
 
 /// The maximum length of `X-Request-Id`.
@@ -36,7 +37,7 @@ pub struct RequestSpan {
     agent: InlineText<AGENT_BYTES>,
     tenant: Option<TenantId>,
     method: Cow<'static, str>,
-    trace: Option<Arc<ActiveTrace>>,
+    trace: RequestTrace,
     /// The child span of the trace that is polled.
     child: u64,
 }
@@ -59,14 +60,14 @@ impl RequestSpan {
             agent: InlineText::new(""),
             tenant: None,
             method: Cow::Borrowed(method),
-            trace: None,
+            trace: RequestTrace::begin(None, None),
             child: 0,
         }
     }
 
     /// The span with the trace of its request.
     #[must_use]
-    pub fn with_trace(self, trace: Option<Arc<ActiveTrace>>) -> Self {
+    pub fn with_trace(self, trace: RequestTrace) -> Self {
         Self { trace, ..self }
     }
 
@@ -88,7 +89,7 @@ impl RequestSpan {
             .into_iter()
             .filter(|(_, value)| !value.is_empty())
             .try_for_each(|(name, value)| each(name, value))?;
-        self.trace.as_ref().map_or(Ok(()), |trace| each("trace_id", &format!("{:032x}", trace.id())))
+        self.trace.id.map_or(Ok(()), |id| each("trace_id", &format!("{id:032x}")))
     }
 }
 
@@ -123,9 +124,19 @@ pub fn record_method(method: impl Into<Cow<'static, str>>) {
     record(|span| span.method = method.into());
 }
 
-/// The trace of the current request.
+/// The trace of the current request, if it may be exported.
 pub fn active_trace() -> Option<Arc<ActiveTrace>> {
-    CURRENT.try_with(|span| span.borrow().trace.clone()).ok().flatten()
+    CURRENT.try_with(|span| span.borrow().trace.active().cloned()).ok().flatten()
+}
+
+/// The id of the trace of the current request.
+pub(super) fn trace_id() -> Option<u128> {
+    CURRENT.try_with(|span| span.borrow().trace.id).ok().flatten()
+}
+
+/// Changes the trace of the current request.
+pub(super) fn change_trace(change: impl FnOnce(&mut RequestTrace)) {
+    record(|span| change(&mut span.trace));
 }
 
 /// The child span that is polled; `None` outside of all.

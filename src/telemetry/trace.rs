@@ -1,8 +1,9 @@
 //! Traces of requests: their contexts and child spans, and the export of those that are sampled.
 //!
 //! An [`ActiveTrace`] belongs to the span of its request ([`super::span`]) and is inherited by the tasks that the request
-//! spawns. Whether it is sampled is decided once the request is answered, when its caller is known. Without an exporter
-//! there is none, and [`traced`] adds nothing but a look into the task.
+//! spawns. Whether it is sampled is decided once the request is answered, when its caller is known. Where that cannot become
+//! true, there is none, and [`traced`] adds nothing but a look into the task: [`RequestTrace::begin`] decides before anything
+//! is allocated.
 
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -10,12 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
 pub use trace_export::{ExportStats, Kind, TraceContext, Value};
 use trace_export::{Exporter, Sampler, Span};
 
 pub use super::active_trace::{ActiveTrace, SQL};
-use super::active_trace::{Child, State, scatter};
+use super::active_trace::{Child, scatter};
 use super::span;
 
 /// The seed of ids: two for those of traces, one for those of spans.
@@ -30,6 +30,54 @@ pub struct Tracer {
     count: AtomicU64,
     /// Whether spans name the resources that are read.
     pub resource_uri: bool,
+}
+
+/// What the span of a request keeps of its trace.
+#[derive(Debug, Clone)]
+pub struct RequestTrace {
+    /// The id in log events and audit rows: the caller's, or that of a trace that the gateway samples on its own.
+    pub(super) id: Option<u128>,
+    recording: Recording,
+}
+
+#[derive(Debug, Clone)]
+enum Recording {
+    /// Nothing is exported.
+    Off,
+    /// Nothing is exported, unless the message of the request continues a trace that is sampled.
+    Unsampled { began: Instant, root: u64, sampler: Sampler },
+    /// The trace may be exported.
+    Active(Arc<ActiveTrace>),
+}
+
+impl RequestTrace {
+    /// Begins the trace of a request that arrives with this `traceparent`. `tracer` exports traces of such requests.
+    pub fn begin(tracer: Option<&Tracer>, traceparent: Option<&[u8]>) -> Self {
+        let parent = traceparent.and_then(TraceContext::parse);
+        let id = parent.map(|parent| parent.trace);
+        tracer.map_or(Self { id, recording: Recording::Off }, |tracer| tracer.begin(parent))
+    }
+
+    pub(super) fn active(&self) -> Option<&Arc<ActiveTrace>> {
+        let Recording::Active(active) = &self.recording else { return None };
+        Some(active)
+    }
+
+    /// Continues the trace of a caller instead.
+    fn adopt(&mut self, context: TraceContext) {
+        self.id = Some(context.trace);
+        match &self.recording {
+            Recording::Active(active) => {
+                let mut state = active.state.lock();
+                (state.trace, state.parent) = (context.trace, Some(context));
+            }
+            Recording::Unsampled { began, root, sampler } if sampler.may_sample(Some(context), *root) => {
+                let active = ActiveTrace::new((*began, *root), context.trace, Some(context));
+                self.recording = Recording::Active(Arc::new(active));
+            }
+            Recording::Unsampled { .. } | Recording::Off => {}
+        }
+    }
 }
 
 /// The root span of a trace, once its request is answered.
@@ -51,15 +99,18 @@ impl Tracer {
         Self { exporter, sampler, seed, count: AtomicU64::new(0), resource_uri }
     }
 
-    /// Begins the trace of a request that arrives with this `traceparent`.
-    pub fn begin(&self, traceparent: Option<&[u8]>) -> Arc<ActiveTrace> {
-        let parent = traceparent.and_then(TraceContext::parse);
+    fn begin(&self, parent: Option<TraceContext>) -> RequestTrace {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let [high, low, root] = self.seed.map(|seed| scatter(seed.wrapping_add(number)));
-        let trace = parent.map_or((u128::from(high) << 64) | u128::from(low), |parent| parent.trace);
-        let state = Mutex::new(State { trace, parent, request: None, children: Vec::new(), begun: 0 });
-        let is_own_sampled = self.sampler.samples(None, false, root);
-        Arc::new(ActiveTrace { began: Instant::now(), root, is_own_sampled, state })
+        let [high, low, root] = self.seed.map(|seed| seed.wrapping_add(number));
+        let (root, began, sampler) = (scatter(root), Instant::now(), self.sampler);
+        let own = || (u128::from(scatter(high)) << 64) | u128::from(scatter(low));
+        let id = parent.map(|parent| parent.trace);
+        if !sampler.may_sample(parent, root) {
+            return RequestTrace { id, recording: Recording::Unsampled { began, root, sampler } };
+        }
+        let trace = id.unwrap_or_else(own);
+        let active = ActiveTrace::new((began, root), trace, parent);
+        RequestTrace { id: Some(trace), recording: Recording::Active(Arc::new(active)) }
     }
 
     /// Whether the trace of an answered request is exported. A context counts only from a caller with a valid credential.
@@ -100,10 +151,7 @@ impl Tracer {
 
 /// Continues the trace of the caller that a message names, before that of a header.
 pub fn adopt(context: TraceContext) {
-    if let Some(active) = span::active_trace() {
-        let mut state = active.state.lock();
-        (state.trace, state.parent) = (context.trace, Some(context));
-    }
+    span::change_trace(|trace| trace.adopt(context));
 }
 
 /// Records the id of the JSON-RPC request, as JSON.
@@ -114,11 +162,9 @@ pub fn record_request(id: &str) {
     }
 }
 
-/// The id of the current request's trace, if the gateway began the trace and exports it.
-pub fn own_trace() -> Option<[u8; 16]> {
-    let active = span::active_trace()?;
-    let state = active.state.lock();
-    (active.is_own_sampled && state.parent.is_none()).then(|| state.trace.to_be_bytes())
+/// The id of the current request's trace: the caller's, or that of a trace that the gateway samples on its own.
+pub fn trace_id() -> Option<[u8; 16]> {
+    span::trace_id().map(u128::to_be_bytes)
 }
 
 /// Runs a part of a request in a child span. The work is pinned by the caller, so that it is not moved.
@@ -176,25 +222,79 @@ impl Drop for OpenChild {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::pin::pin;
     use std::task::{Context, Waker};
 
     use http::Method;
+    use trace_export::Config;
 
-    use super::{Kind, own_trace, record_request, traced};
-    use crate::telemetry::span::RequestSpan;
+    use super::{
+        Exporter, Kind, RequestTrace, TraceContext, Tracer, adopt, record_request, trace_id, traced,
+    };
+    use crate::telemetry::span::{RequestSpan, active_trace};
+
+    const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const UNSAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+    const ID: [u8; 16] = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736_u128.to_be_bytes();
+
+    /// Samples what trusted callers sample, and nothing else.
+    fn tracer() -> Tracer {
+        rustls::crypto::ring::default_provider().install_default().ok();
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"),
+            ("OTEL_TRACES_SAMPLER", "parentbased_always_off"),
+        ];
+        let value = |name: &str| variables.iter().find(|(known, _)| *known == name);
+        let config = Config::read("test", |name| value(name).map(|(_, value)| (*value).to_owned()));
+        let config = config.unwrap().unwrap();
+        let sampler = config.sampler();
+        Tracer::new(Exporter::new(config, ("test", "1")).unwrap().0, sampler, [1, 2, 3], false)
+    }
+
+    /// Runs a request; returns its trace id, and whether its trace may be exported.
+    fn run(tracer: Option<&Tracer>, header: Option<&str>, message: Option<&str>) -> (Option<[u8; 16]>, bool) {
+        let seen = Cell::new((None, false));
+        let work = pin!(async {
+            if let Some(context) = message.and_then(|text| TraceContext::parse(text.as_bytes())) {
+                adopt(context);
+            }
+            record_request("1");
+            let part = pin!(async { Ok::<_, ()>(()) });
+            assert_eq!(traced("access", Kind::Internal, part).await, Ok(()));
+            seen.set((trace_id(), active_trace().is_some()));
+        });
+        let trace = RequestTrace::begin(tracer, header.map(str::as_bytes));
+        let run = pin!(RequestSpan::new("r-1", &Method::POST).with_trace(trace).run(work));
+        assert!(run.poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        seen.get()
+    }
 
     #[test]
-    fn request_without_a_trace_allocates_nothing() {
-        let run = || {
-            let work = pin!(async {
-                record_request("1");
-                let part = pin!(async { Ok::<_, ()>(own_trace()) });
-                assert_eq!(traced("access", Kind::Internal, part).await, Ok(None));
+    fn request_that_is_not_sampled_allocates_nothing() {
+        let tracer = tracer();
+        for (tracer, header, message) in [
+            (None, None, None),
+            (None, Some(SAMPLED), Some(SAMPLED)),
+            (Some(&tracer), None, None),
+            (Some(&tracer), Some(UNSAMPLED), None),
+            (Some(&tracer), None, Some(UNSAMPLED)),
+        ] {
+            let count = allocation_counter::measure(|| {
+                let expected = (header.or(message).map(|_| ID), false);
+                assert_eq!(run(tracer, header, message), expected, "{header:?} {message:?}");
             });
-            let run = pin!(RequestSpan::new("r-1", &Method::POST).run(work));
-            assert!(run.poll(&mut Context::from_waker(Waker::noop())).is_ready());
-        };
-        assert_eq!(allocation_counter::measure(run).count_total, 0);
+            assert_eq!(count.count_total, 0, "{header:?} {message:?}");
+        }
+    }
+
+    #[test]
+    fn trace_that_a_caller_sampled_is_active() {
+        let tracer = tracer();
+        for (header, message) in
+            [(Some(SAMPLED), None), (None, Some(SAMPLED)), (Some(UNSAMPLED), Some(SAMPLED))]
+        {
+            assert_eq!(run(Some(&tracer), header, message), (Some(ID), true), "{header:?} {message:?}");
+        }
     }
 }

@@ -9,9 +9,10 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span as WireSpan};
+use parking_lot::Mutex;
 use prost::Message;
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::span::{Span, Value, attribute};
@@ -20,9 +21,55 @@ use crate::transport::{SendError, Transport};
 /// Accepts ended spans. Never waits.
 #[derive(Debug)]
 pub struct Exporter {
-    queue: mpsc::Sender<Vec<Span>>,
+    queue: Arc<Queue>,
     most: usize,
     counters: Arc<Counters>,
+}
+
+/// The spans that wait for the next batch. Its task is woken twice for a batch, and not for each trace: a wake-up costs more
+/// than the spans of a trace do.
+#[derive(Debug)]
+struct Queue {
+    /// `None` once nothing is exported any more.
+    spans: Mutex<Option<Vec<Span>>>,
+    /// The number of spans that make a batch.
+    batch: usize,
+    /// Notified when there is a first span, and when there is a batch.
+    ready: Notify,
+}
+
+impl Queue {
+    /// Appends spans. Returns whether they were accepted.
+    fn push(&self, spans: Vec<Span>) -> bool {
+        let mut queued = self.spans.lock();
+        let Some(queued) = queued.as_mut() else { return false };
+        let before = queued.len();
+        queued.extend(spans);
+        if before == 0 || before < self.batch && queued.len() >= self.batch {
+            self.ready.notify_one();
+        }
+        true
+    }
+
+    /// Waits until at least so many spans are queued.
+    async fn holds(&self, count: usize) {
+        while self.spans.lock().as_ref().is_some_and(|spans| spans.len() < count) {
+            self.ready.notified().await;
+        }
+    }
+
+    /// The oldest spans, at most a batch.
+    fn take(&self) -> Vec<Span> {
+        self.spans.lock().as_mut().map_or_else(Vec::new, |spans| {
+            let rest = spans.split_off(spans.len().min(self.batch));
+            std::mem::replace(spans, rest)
+        })
+    }
+
+    /// Accepts no more spans; returns those that wait.
+    fn close(&self) -> Vec<Span> {
+        self.spans.lock().take().unwrap_or_default()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -48,12 +95,11 @@ pub struct ExportStats {
 
 /// Sends the batches of an exporter.
 pub struct ExportTask {
-    queue: mpsc::Receiver<Vec<Span>>,
+    queue: Arc<Queue>,
     counters: Arc<Counters>,
     transport: Transport,
     resource: Resource,
     scope: InstrumentationScope,
-    batch: usize,
     delay: Duration,
 }
 
@@ -65,14 +111,18 @@ impl Exporter {
     /// If the system's authorities cannot be read.
     pub fn new(config: Config, (name, version): (&str, &str)) -> Result<(Self, ExportTask), reqwest::Error> {
         let most = config.queue;
-        let (sender, receiver) = mpsc::channel(most);
+        let queue = Arc::new(Queue {
+            spans: Mutex::new(Some(Vec::new())),
+            batch: config.batch,
+            ready: Notify::new(),
+        });
         let counters = Arc::new(Counters::default());
         let own = config.resource.iter().map(|(name, value)| (name.as_str(), value.clone()));
         let sdk = [("telemetry.sdk.language", "rust"), ("service.version", version)];
         let all = sdk.map(|(name, value)| (name, value.to_owned())).into_iter().chain(own);
         let attributes = all.map(|(name, value)| attribute(name, Value::Text(value.into()))).collect();
         let task = ExportTask {
-            queue: receiver,
+            queue: Arc::clone(&queue),
             counters: Arc::clone(&counters),
             resource: Resource { attributes, ..Resource::default() },
             scope: InstrumentationScope {
@@ -80,18 +130,17 @@ impl Exporter {
                 version: version.to_owned(),
                 ..InstrumentationScope::default()
             },
-            batch: config.batch,
             delay: config.delay,
             transport: Transport::new(config)?,
         };
-        Ok((Self { queue: sender, most, counters }, task))
+        Ok((Self { queue, most, counters }, task))
     }
 
     /// Queues the spans of one trace; drops all of them where the queue has no room.
     pub fn export(&self, spans: Vec<Span>) {
         let count = spans.len();
         let before = self.counters.queued.fetch_add(count, Ordering::Relaxed);
-        if before + count > self.most || self.queue.try_send(spans).is_err() {
+        if before + count > self.most || !self.queue.push(spans) {
             self.counters.queued.fetch_sub(count, Ordering::Relaxed);
             self.counters.dropped.fetch_add(count as u64, Ordering::Relaxed);
         }
@@ -112,22 +161,17 @@ impl Exporter {
 impl ExportTask {
     /// Sends batches until `stop`, then what is queued, within `grace`. `report` is called with the error when batches
     /// begin to fail, and without one when they arrive again.
-    pub async fn run(
-        mut self,
-        stop: impl Future<Output = ()>,
-        grace: Duration,
-        report: impl Fn(Option<&str>),
-    ) {
+    pub async fn run(self, stop: impl Future<Output = ()>, grace: Duration, report: impl Fn(Option<&str>)) {
         let mut stop = pin!(stop);
-        let (mut batch, mut fails) = (Vec::new(), false);
+        let mut fails = false;
         loop {
+            let batch = tokio::select! {
+                () = &mut stop => break,
+                batch = self.collect() => batch,
+            };
             tokio::select! {
                 () = &mut stop => break,
-                is_open = self.collect(&mut batch) => if !is_open { break },
-            }
-            tokio::select! {
-                () = &mut stop => break,
-                sent = self.send(std::mem::take(&mut batch)) => {
+                sent = self.send(batch) => {
                     let error = sent.err().map(|error| error.to_string());
                     if error.is_some() != fails {
                         report(error.as_deref());
@@ -136,32 +180,19 @@ impl ExportTask {
                 }
             }
         }
-        self.queue.close();
-        let rest = async {
-            while let Ok(spans) = self.queue.try_recv() {
-                batch.extend(spans);
-            }
-            if !batch.is_empty()
-                && let Err(error) = self.send(batch).await
-            {
-                report(Some(&error.to_string()));
-            }
-        };
-        _ = timeout(grace, rest).await;
+        let rest = self.queue.close();
+        if !rest.is_empty()
+            && let Ok(Err(error)) = timeout(grace, self.send(rest)).await
+        {
+            report(Some(&error.to_string()));
+        }
     }
 
-    /// Waits for spans, and for more of them until the batch is full or the delay is over. Returns whether more may come.
-    async fn collect(&mut self, batch: &mut Vec<Span>) -> bool {
-        let Some(first) = self.queue.recv().await else { return false };
-        batch.extend(first);
-        let deadline = Instant::now() + self.delay;
-        while batch.len() < self.batch {
-            match timeout_at(deadline, self.queue.recv()).await {
-                Ok(Some(spans)) => batch.extend(spans),
-                Ok(None) | Err(_) => break,
-            }
-        }
-        true
+    /// Waits for spans, and for more of them until there is a batch or the delay is over.
+    async fn collect(&self) -> Vec<Span> {
+        self.queue.holds(1).await;
+        _ = timeout(self.delay, self.queue.holds(self.queue.batch)).await;
+        self.queue.take()
     }
 
     async fn send(&self, batch: Vec<Span>) -> Result<(), SendError> {

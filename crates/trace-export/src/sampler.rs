@@ -45,6 +45,11 @@ impl Sampler {
         !self.by_parent && self.own == Threshold(0)
     }
 
+    /// Whether a trace may be sampled, while it is not known whether the caller is to be trusted.
+    pub fn may_sample(self, parent: Option<TraceContext>, random: u64) -> bool {
+        self.samples(None, false, random) || parent.is_some() && self.samples(parent, true, random)
+    }
+
     /// Whether a trace is sampled. `random` are bits that no caller can choose; they decide wherever `parent` is not to be
     /// trusted: a stranger's context neither forces a trace nor suppresses one.
     pub fn samples(self, parent: Option<TraceContext>, is_trusted: bool, random: u64) -> bool {
@@ -111,6 +116,10 @@ mod tests {
             assert!(by_parent.samples(parent(is_sampled), false, low));
             assert!(!by_parent.samples(parent(is_sampled), false, high));
         }
+        for (flag, random, may) in [(true, high, true), (false, high, false), (false, low, true)] {
+            assert_eq!(by_parent.may_sample(parent(flag), random), may, "{flag} {random}");
+        }
+        assert!(by_parent.may_sample(None, low) && !by_parent.may_sample(None, high));
         let by_id = sampler("traceidratio", Some("0.5"));
         assert!(by_id.samples(parent(false), true, high), "by the id of a trusted caller");
         assert!(!by_id.samples(parent(false), false, high));

@@ -81,15 +81,17 @@ impl Exchange<'_> {
 
     /// Exports the trace of the request, if it is sampled.
     pub(super) fn trace(&self, tracer: &Tracer, arrival: Arrival<'_>, response: &Response<Body>) {
+        let Some(active) = span::active_trace() else { return };
         let Arrival { surfaces, parts, .. } = arrival;
         let (method, status, now) = (&parts.method, response.status(), surfaces.recorder.audit().now());
         match self {
             Self::Mcp(McpCall { request: McpRequest { context, .. }, .. }) => {
-                Answered { context, method, status, outcome: context.event.outcome }.export(tracer, now);
+                Answered { context, method, status, outcome: context.event.outcome }
+                    .export(tracer, &active, now);
             }
             Self::Admin(call) => call.with_context(|context| {
                 let outcome = response.extensions().get().copied().unwrap_or(context.event.outcome);
-                Answered { context, method, status, outcome }.export(tracer, now);
+                Answered { context, method, status, outcome }.export(tracer, &active, now);
             }),
             Self::Document(_) => {}
         }
