@@ -17,7 +17,7 @@ use crate::model::ids::ResourceUri;
 use crate::sources::Outside;
 
 /// The significant bits of the time for which clients may cache content from a source.
-const TIME_BITS: u32 = 4;
+const TIME_BITS: u32 = 7;
 
 impl CallHandler {
     /// The encoded contents of a URI.
@@ -103,8 +103,8 @@ fn subject(uri: &ResourceUri, answering: &Answering) -> ResultSubject {
     }
 }
 
-/// A time of at most `left`, and more than eight ninths of it: few times are told apart, so that what is encoded with one is
-/// answered for a while.
+/// A time of at most `left`, less by at most a 64th: few times differ, so that what is encoded with one is answered for a
+/// while.
 fn rounded(left: Duration) -> Duration {
     let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     let dropped = (u64::BITS - millis.leading_zeros()).saturating_sub(TIME_BITS);
@@ -123,9 +123,9 @@ mod tests {
         let millis = |left| u64::try_from(rounded(Duration::from_millis(left)).as_millis()).unwrap();
         for left in (0..100_000).chain([86_400_000, u64::from(u32::MAX)]) {
             let rounded = millis(left);
-            assert!(rounded <= left && left - rounded <= left / 9, "{left}: {rounded}");
+            assert!(rounded <= left && left - rounded <= left / 64, "{left}: {rounded}");
         }
-        assert_eq!((0..=5_000).map(millis).collect::<BTreeSet<_>>().len(), 82);
+        assert_eq!((0..=5_000).map(millis).collect::<BTreeSet<_>>().len(), 463);
         assert_eq!(rounded(Duration::from_micros(7_999)), Duration::from_millis(7));
     }
 }
