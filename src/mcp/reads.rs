@@ -44,12 +44,11 @@ impl CallHandler {
             return Ok(kept);
         }
         let title = matches!(form, ResultForm::Fetch { .. }).then(|| answering.title().to_owned());
-        let contents = match fetched {
-            Some(fetched) => answering.contents(uri, &fetched)?,
-            None => {
-                let contents = self.catalog.read_resource(context.caller, uri, answering, context.source_use);
-                Box::pin(contents).await?
-            }
+        let contents = if let Some(fetched) = fetched {
+            answering.contents(uri, &fetched)?
+        } else {
+            let contents = self.catalog.read_resource(context.caller, uri, answering, context.source_use);
+            Box::pin(contents).await?
         };
         let result = match form {
             ResultForm::Method => context.encode_contents(&contents)?,
