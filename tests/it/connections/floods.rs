@@ -71,7 +71,7 @@ async fn signed_requests_from_any_address_are_charged_to_the_tenant() {
 async fn address_with_a_penalty_sends_no_messages() {
     let settings = [
         ("WAGGLE_LIMITS__ADDRESS_PER_SECOND", "1"),
-        ("WAGGLE_LIMITS__ADDRESS_BURST", "2"),
+        ("WAGGLE_LIMITS__ADDRESS_BURST", "5"),
         ("WAGGLE_LIMITS__ADDRESS_PENALTY_SECONDS", "600"),
         ("WAGGLE_COSTS__ADMIN_WRITE", "0"),
     ];
