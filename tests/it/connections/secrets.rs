@@ -11,6 +11,7 @@ use crate::support::answers::{normalized, problem};
 use crate::support::app::{Replica, resource};
 use crate::support::cluster::database;
 use crate::support::process::Site;
+use crate::support::webhook::Message;
 
 const SECRET: &str = "hunter2-correct-horse";
 
@@ -107,7 +108,7 @@ async fn secrets_are_written_and_rekeyed_concurrently() {
 }
 
 #[tokio::test]
-async fn content_is_read_and_connections_change_while_secrets_are_rekeyed() {
+async fn rekey_disturbs_neither_reads_nor_writes_nor_hooks() {
     let (keys, database) = (Keys::new(), database().await);
     let replicas = [keys.replica(&database).start().await, keys.replica(&database).start().await];
     let (upstream, [writer, reader]) = (Upstream::start().await, &replicas);
@@ -150,11 +151,34 @@ async fn content_is_read_and_connections_change_while_secrets_are_rekeyed() {
         }
         done.store(true, Ordering::Relaxed);
     };
-    let (reads, others, writes, ()) = futures_util::join!(read(writer), read(reader), write(), replace());
+    // Hooks are created, and those that exist receive messages.
+    let deliver = async || {
+        let (mut hooks, mut count) = (Vec::new(), 0);
+        while !done.load(Ordering::Relaxed) {
+            if hooks.len() < 20 {
+                let made =
+                    writer.admin("POST", "/agents/notes/hooks", Some(json!({"uris": ["test://a"]}))).await;
+                assert_eq!(made.status, 201, "{}", made.text());
+                hooks.push(["id", "secret"].map(|member| made.json()[member].as_str().unwrap().to_owned()));
+            }
+            for [id, secret] in &hooks {
+                let sent = Message::new(&format!("message-{count}")).send(reader, id, secret).await;
+                assert_eq!(sent.status, 202, "{}", sent.text());
+                count += 1;
+            }
+        }
+        hooks
+    };
+    let (reads, others, writes, hooks, ()) =
+        futures_util::join!(read(writer), read(reader), write(), deliver(), replace());
     assert!(reads > 20 && others > 20 && writes > 5, "{reads} {others} {writes}");
+    assert!(hooks.len() > 1, "{}", hooks.len());
     rekey(writer).await;
     keys.write(&[9]);
     assert_eq!(rekey(reader).await["body"]["secrets"], 0, "all are encrypted under the newest key");
+    for [id, secret] in &hooks {
+        assert_eq!(Message::new("last").send(writer, id, secret).await.status, 202);
+    }
 }
 
 #[tokio::test]
