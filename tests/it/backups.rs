@@ -7,6 +7,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::apply::{Output, output};
+use crate::support::events::Events;
+use crate::support::http::Answer;
 use crate::support::process::Site;
 
 /// Runs a command about a folder; `DIR` stands for the folder of the test in what is printed.
@@ -55,6 +57,95 @@ async fn backup_of_a_serving_gateway_is_restored_elsewhere() {
     let headers = [("content-type", "application/json"), ("authorization", &format!("Bearer {owner}"))];
     let read: Value = other.http.send("POST", "/research/mcp", &headers, body.to_string()).await.json();
     assert_eq!(read["result"]["contents"][0]["text"], "before", "a key of before the backup is valid");
+    gateway.stop().await;
+}
+
+/// What a session sends to an agent of a site.
+struct Client<'s> {
+    site: &'s Site,
+    bearer: &'s str,
+    session: &'s str,
+}
+
+impl Client<'_> {
+    const PATH: &'static str = "/research/mcp";
+
+    fn headers<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let own = [("authorization", self.bearer), ("content-type", "application/json")];
+        let session = (!self.session.is_empty()).then_some(("mcp-session-id", self.session));
+        own.into_iter().chain(session).chain(more.iter().copied()).collect()
+    }
+
+    async fn call(&self, method: &str, params: Value) -> Answer {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let answer = self.site.http.send("POST", Self::PATH, &self.headers(&[]), message).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer
+    }
+
+    async fn stream(&self, last_event_id: Option<&str>) -> Events {
+        let mut more = vec![("accept", "text/event-stream")];
+        more.extend(last_event_id.map(|id| ("last-event-id", id)));
+        Events::of(self.site.http.respond("GET", Self::PATH, &self.headers(&more), "").await.unwrap())
+    }
+}
+
+/// Of events of before the backup, during it and after it, of which the last one names a revision that no longer exists.
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_resume_after_a_restoration_with_everything() {
+    let site = Site::new();
+    let gateway = site.serve().await;
+    let owner = site.tenant("acme", ["research".to_owned()]).await;
+    let bearer = format!("Bearer {owner}");
+    let path = "/agents/research/resources?uri=x%3A1";
+    let put = async |site: &Site, text: &str| {
+        let body = json!({"name": "n", "contents": [{"text": text}]});
+        assert!(site.admin("PUT", path, Some(body)).await.status.is_success());
+    };
+    put(&site, "first").await;
+    let opening = json!({
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "it", "version": "1"}
+    });
+    let opened = Client { site: &site, bearer: &bearer, session: "" }.call("initialize", opening).await;
+    let session = opened.header("mcp-session-id").unwrap();
+    let client = Client { site: &site, bearer: &bearer, session };
+    client.call("resources/subscribe", json!({"uri": "x:1"})).await;
+    let mut stream = client.stream(None).await;
+    let mut ids = Vec::new();
+    let backup = site.folder.root.path().join("backup");
+    for (nth, text) in ["before", "during", "lost"].into_iter().enumerate() {
+        put(&site, text).await;
+        let event = stream.next().await.unwrap();
+        assert_eq!(event.summary(), "updated x:1");
+        ids.push(event.id.unwrap());
+        if nth == 1 {
+            assert_eq!(run(&site, "backup", &backup, &[]).await.0, Some(0));
+        }
+    }
+    drop(stream);
+    gateway.stop().await;
+
+    let other = Site::new();
+    assert_eq!(run(&other, "restore", &backup, &[]).await.0, Some(0));
+    let gateway = other.serve().await;
+    let client = Client { site: &other, bearer: &bearer, session };
+    // The lost revision is given again, to another change.
+    put(&other, "new").await;
+    for id in &ids {
+        let mut stream = client.stream(Some(id)).await;
+        let mut received = Vec::new();
+        while received.len() < 4 {
+            received.push(stream.next_summary().await);
+        }
+        received.sort_unstable();
+        assert_eq!(received, ["prompts", "resources", "tools", "updated x:1"]);
+    }
+    let mut stream = client.stream(ids.last().map(String::as_str)).await;
+    for _ in 0..4 {
+        stream.next().await.unwrap();
+    }
+    put(&other, "newer").await;
+    assert_eq!(stream.next_summary().await, "updated x:1", "it goes on live");
     gateway.stop().await;
 }
 
