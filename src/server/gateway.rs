@@ -32,7 +32,7 @@ use crate::http::origin::{self, Cors, RequestSource};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::identity::AccessMemo;
 use crate::telemetry::span::RequestSpan;
-use crate::telemetry::trace::RequestTrace;
+use crate::telemetry::trace;
 
 /// Answers requests of all surfaces.
 pub(crate) struct Gateway {
@@ -80,7 +80,7 @@ impl Gateway {
         let tracer = self.surfaces.metrics.tracer.as_ref();
         let tracer = tracer.filter(|_| matches!(target, Target::Mcp | Target::Admin));
         let traceparent = parts.headers.get(TRACEPARENT).map(HeaderValue::as_bytes);
-        let span = span.with_trace(RequestTrace::begin(tracer.map(AsRef::as_ref), traceparent));
+        let span = span.with_trace(trace::begin(tracer.map(AsRef::as_ref), traceparent));
         let mut response = span
             .run(pin!(async {
                 // The access log.

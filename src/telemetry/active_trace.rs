@@ -1,12 +1,75 @@
 //! The trace of a request in progress: its ids, and the child spans of what took time.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
-use trace_export::{Kind, Span, TraceContext, Value};
+use trace_export::{Kind, Sampler, Span, TraceContext, Value};
 
 /// The maximum number of child spans of a trace; further ones are left out.
 const MOST_CHILDREN: usize = 63;
+
+/// What the span of a request keeps of its trace.
+#[derive(Debug, Clone)]
+pub struct RequestTrace {
+    /// The id in log events and audit rows: the caller's, or that of a trace that the gateway samples on its own.
+    pub(super) id: Option<u128>,
+    recording: Recording,
+}
+
+#[derive(Debug, Clone)]
+enum Recording {
+    /// Nothing is exported.
+    Off,
+    /// Nothing is exported, unless the message of the request continues a trace that is sampled.
+    Unsampled { began: Instant, root: u64, sampler: Sampler },
+    /// The trace may be exported.
+    Active(Arc<ActiveTrace>),
+}
+
+impl RequestTrace {
+    /// Nothing is exported of the request; `id` is that of its caller's trace.
+    pub(super) fn off(id: Option<u128>) -> Self {
+        Self { id, recording: Recording::Off }
+    }
+
+    /// The trace of a request that has begun, whose root span has the id `root`. `own` makes the id of a trace without a parent.
+    pub(super) fn new(
+        sampler: Sampler,
+        (began, root): (Instant, u64),
+        parent: Option<TraceContext>,
+        own: impl FnOnce() -> u128,
+    ) -> Self {
+        let id = parent.map(|parent| parent.trace);
+        if !sampler.may_sample(parent, root) {
+            return Self { id, recording: Recording::Unsampled { began, root, sampler } };
+        }
+        let trace = id.unwrap_or_else(own);
+        let active = ActiveTrace::new((began, root), trace, parent);
+        Self { id: Some(trace), recording: Recording::Active(Arc::new(active)) }
+    }
+
+    pub(super) fn active(&self) -> Option<&Arc<ActiveTrace>> {
+        let Recording::Active(active) = &self.recording else { return None };
+        Some(active)
+    }
+
+    /// Continues the trace of a caller instead.
+    pub(super) fn adopt(&mut self, context: TraceContext) {
+        self.id = Some(context.trace);
+        match &self.recording {
+            Recording::Active(active) => {
+                let mut state = active.state.lock();
+                (state.trace, state.parent) = (context.trace, Some(context));
+            }
+            Recording::Unsampled { began, root, sampler } if sampler.may_sample(Some(context), *root) => {
+                let active = ActiveTrace::new((*began, *root), context.trace, Some(context));
+                self.recording = Recording::Active(Arc::new(active));
+            }
+            Recording::Unsampled { .. } | Recording::Off => {}
+        }
+    }
+}
 
 /// The trace of a request that may be exported.
 #[derive(Debug)]

@@ -17,8 +17,7 @@ use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::active_trace::ActiveTrace;
-use super::trace::RequestTrace;
+use super::active_trace::{ActiveTrace, RequestTrace};
 use crate::model::ids::TenantId;
 
 /// The maximum length of `X-Request-Id`.
@@ -60,7 +59,7 @@ impl RequestSpan {
             agent: InlineText::new(""),
             tenant: None,
             method: Cow::Borrowed(method),
-            trace: RequestTrace::begin(None, None),
+            trace: RequestTrace::off(None),
             child: 0,
         }
     }

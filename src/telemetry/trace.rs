@@ -2,7 +2,7 @@
 //!
 //! An [`ActiveTrace`] belongs to the span of its request ([`super::span`]) and is inherited by the tasks that the request
 //! spawns. Whether it is sampled is decided once the request is answered, when its caller is known. Where that cannot become
-//! true, there is none, and [`traced`] adds nothing but a look into the task: [`RequestTrace::begin`] decides before anything
+//! true, there is none, and [`traced`] adds nothing but a look into the task: [`begin`] decides before anything
 //! is allocated.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 pub use trace_export::{ExportStats, Kind, TraceContext, Value};
 use trace_export::{Exporter, Sampler, Span};
 
-pub use super::active_trace::{ActiveTrace, SQL};
+pub use super::active_trace::{ActiveTrace, RequestTrace, SQL};
 use super::active_trace::{Child, scatter};
 use super::span;
 
@@ -30,54 +30,6 @@ pub struct Tracer {
     count: AtomicU64,
     /// Whether spans name the resources that are read.
     pub resource_uri: bool,
-}
-
-/// What the span of a request keeps of its trace.
-#[derive(Debug, Clone)]
-pub struct RequestTrace {
-    /// The id in log events and audit rows: the caller's, or that of a trace that the gateway samples on its own.
-    pub(super) id: Option<u128>,
-    recording: Recording,
-}
-
-#[derive(Debug, Clone)]
-enum Recording {
-    /// Nothing is exported.
-    Off,
-    /// Nothing is exported, unless the message of the request continues a trace that is sampled.
-    Unsampled { began: Instant, root: u64, sampler: Sampler },
-    /// The trace may be exported.
-    Active(Arc<ActiveTrace>),
-}
-
-impl RequestTrace {
-    /// Begins the trace of a request that arrives with this `traceparent`. `tracer` exports traces of such requests.
-    pub fn begin(tracer: Option<&Tracer>, traceparent: Option<&[u8]>) -> Self {
-        let parent = traceparent.and_then(TraceContext::parse);
-        let id = parent.map(|parent| parent.trace);
-        tracer.map_or(Self { id, recording: Recording::Off }, |tracer| tracer.begin(parent))
-    }
-
-    pub(super) fn active(&self) -> Option<&Arc<ActiveTrace>> {
-        let Recording::Active(active) = &self.recording else { return None };
-        Some(active)
-    }
-
-    /// Continues the trace of a caller instead.
-    fn adopt(&mut self, context: TraceContext) {
-        self.id = Some(context.trace);
-        match &self.recording {
-            Recording::Active(active) => {
-                let mut state = active.state.lock();
-                (state.trace, state.parent) = (context.trace, Some(context));
-            }
-            Recording::Unsampled { began, root, sampler } if sampler.may_sample(Some(context), *root) => {
-                let active = ActiveTrace::new((*began, *root), context.trace, Some(context));
-                self.recording = Recording::Active(Arc::new(active));
-            }
-            Recording::Unsampled { .. } | Recording::Off => {}
-        }
-    }
 }
 
 /// The root span of a trace, once its request is answered.
@@ -102,15 +54,8 @@ impl Tracer {
     fn begin(&self, parent: Option<TraceContext>) -> RequestTrace {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let [high, low, root] = self.seed.map(|seed| seed.wrapping_add(number));
-        let (root, began, sampler) = (scatter(root), Instant::now(), self.sampler);
         let own = || (u128::from(scatter(high)) << 64) | u128::from(scatter(low));
-        let id = parent.map(|parent| parent.trace);
-        if !sampler.may_sample(parent, root) {
-            return RequestTrace { id, recording: Recording::Unsampled { began, root, sampler } };
-        }
-        let trace = id.unwrap_or_else(own);
-        let active = ActiveTrace::new((began, root), trace, parent);
-        RequestTrace { id: Some(trace), recording: Recording::Active(Arc::new(active)) }
+        RequestTrace::new(self.sampler, (Instant::now(), scatter(root)), parent, own)
     }
 
     /// Whether the trace of an answered request is exported. A context counts only from a caller with a valid credential.
@@ -147,6 +92,13 @@ impl Tracer {
     pub fn stats(&self) -> ExportStats {
         self.exporter.stats()
     }
+}
+
+/// Begins the trace of a request that arrives with this `traceparent`. `tracer` exports traces of such requests.
+pub fn begin(tracer: Option<&Tracer>, traceparent: Option<&[u8]>) -> RequestTrace {
+    let parent = traceparent.and_then(TraceContext::parse);
+    let off = || RequestTrace::off(parent.map(|parent| parent.trace));
+    tracer.map_or_else(off, |tracer| tracer.begin(parent))
 }
 
 /// Continues the trace of the caller that a message names, before that of a header.
@@ -264,7 +216,7 @@ mod tests {
             assert_eq!(traced("access", Kind::Internal, part).await, Ok(()));
             seen.set((trace_id(), active_trace().is_some()));
         });
-        let trace = RequestTrace::begin(tracer, header.map(str::as_bytes));
+        let trace = begin(tracer, header.map(str::as_bytes));
         let run = pin!(RequestSpan::new("r-1", &Method::POST).with_trace(trace).run(work));
         assert!(run.poll(&mut Context::from_waker(Waker::noop())).is_ready());
         seen.get()
