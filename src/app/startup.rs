@@ -38,7 +38,7 @@ pub(super) async fn prepare(
                 report(&before);
                 return Ok(secret);
             }
-            Err(StoreError::Unavailable(error)) => {
+            Err(error @ StoreError::Unavailable(_)) => {
                 gateway.set_database_unreachable();
                 backoff.wait(&error).await;
             }
@@ -57,7 +57,9 @@ pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
     loop {
         match store.migrate(TIMEOUT).await {
             Ok(before) => return Ok(before),
-            Err(StoreError::Unavailable(error)) if Instant::now() < deadline => backoff.wait(&error).await,
+            Err(error @ StoreError::Unavailable(_)) if Instant::now() < deadline => {
+                backoff.wait(&error).await
+            }
             Err(error) => return Err(AppError::Database(store.location(), error)),
         }
     }
@@ -65,12 +67,13 @@ pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
 
 /// Logs the migrations applied, or that the schema is newer than this version.
 fn report(before: &SchemaStatus) {
-    let (known, applied) = (before.known, before.missing.len());
+    let (known, missing) = (before.known, before.missing.len());
     if before.is_newer() {
         let schema = before.applied;
         tracing::warn!(schema, known, "database schema is newer than this version of waggle");
-    } else if applied > 0 {
-        tracing::info!(applied, schema = known, "database schema migrated");
+    } else if missing > 0 {
+        let from = before.applied.unwrap_or(0);
+        tracing::info!(migrations = missing, from, to = known, "database schema migrated");
     }
 }
 
@@ -84,7 +87,7 @@ impl<'s> Backoff<'s> {
         Self { store, next: FIRST_RETRY }
     }
 
-    async fn wait(&mut self, error: &(dyn std::error::Error + Send + Sync)) {
+    async fn wait(&mut self, error: &StoreError) {
         let place = self.store.location();
         tracing::warn!(
             host = place.host, port = place.port, database = place.database, %error,

@@ -240,6 +240,11 @@ impl From<StoreError> for Fault {
                 tracing::debug!(%error, "database unreachable");
                 Self::StorageUnavailable
             }
+            // A password that was changed, for example: no bug, and the operator's to mend.
+            StoreError::Denied(_) => {
+                tracing::warn!(%error, "database access refused");
+                Self::StorageUnavailable
+            }
             bug => Self::Internal(bug.to_string()),
         }
     }

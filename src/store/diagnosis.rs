@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use sqlx::postgres::PgListener;
+use sqlx::{ConnectOptions, Connection};
 use time::OffsetDateTime;
 
 use super::migrate::in_time;
@@ -57,9 +58,15 @@ impl Store {
                           as "oldest_transaction!"
                from pg_database d, pg_roles r
                where d.datname = current_database() and r.rolname = current_user"#,
-        )
-        .fetch_one(&self.pool);
-        in_time(facts).await
+        );
+        // A connection of its own: the pool retries to connect, and then reports that it timed out instead of the cause.
+        in_time(async {
+            let mut connection = self.pool.connect_options().connect().await?;
+            let facts = facts.fetch_one(&mut connection).await?;
+            connection.close().await?;
+            Ok(facts)
+        })
+        .await
     }
 
     /// Sends a notification on a channel of its own and receives it on a `LISTEN` connection; returns how long that took.

@@ -1,13 +1,20 @@
 //! Database errors, classified by what a caller can do about them.
 
+use std::fmt;
+use std::io::{self, ErrorKind};
+
 use sqlx::error::DatabaseError;
+use sqlx::migrate::MigrateError;
 
 /// A failed database operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database is unreachable, shutting down, or out of resources; a retry may succeed.
-    #[error("the database is unavailable: {0}")]
+    #[error("the database is unavailable: {}", Explained(.0))]
     Unavailable(#[source] sqlx::Error),
+    /// The database refuses the role, or does not exist: someone must change its settings or those of the gateway.
+    #[error("the database refuses access: {}", Explained(.0))]
+    Denied(#[source] sqlx::Error),
     /// The database did not answer in time.
     #[error("the database did not answer in time")]
     Timeout,
@@ -24,8 +31,8 @@ pub enum StoreError {
     #[error("unreadable stored value: {0}")]
     Unreadable(&'static str),
     /// A migration of the schema failed.
-    #[error("migrating the schema failed: {0}")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    #[error("migrating the schema failed: {}", ExplainedMigration(.0))]
+    Migrate(#[from] MigrateError),
 }
 
 impl StoreError {
@@ -72,8 +79,108 @@ impl From<sqlx::Error> for StoreError {
             sqlx::Error::Database(database) => is_temporary(database.as_ref()),
             _ => false,
         };
-        if unavailable { Self::Unavailable(error) } else { Self::Rejected(error) }
+        if unavailable {
+            Self::Unavailable(error)
+        } else if error.as_database_error().is_some_and(is_denial) {
+            Self::Denied(error)
+        } else {
+            Self::Rejected(error)
+        }
     }
+}
+
+/// An error with what to do about it. Without the position in the source of PostgreSQL that sqlx appends, which looks like
+/// one in a statement.
+struct Explained<'e>(&'e sqlx::Error);
+
+impl fmt::Display for Explained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            sqlx::Error::Database(error) => error.message().fmt(f)?,
+            sqlx::Error::Io(error) => error.fmt(f)?,
+            error => error.fmt(f)?,
+        }
+        remedy(self.0).map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+/// A failed migration, whose cause may be a missing right.
+struct ExplainedMigration<'e>(&'e MigrateError);
+
+impl fmt::Display for ExplainedMigration<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            MigrateError::Execute(error) if remedy(error).is_some() => Explained(error).fmt(f),
+            MigrateError::ExecuteMigration(error, version) if remedy(error).is_some() => {
+                write!(f, "migration {version}: {}", Explained(error))
+            }
+            error => error.fmt(f),
+        }
+    }
+}
+
+/// What to do about an error that settings or operation of the database cause.
+fn remedy(error: &sqlx::Error) -> Option<&'static str> {
+    Some(match error {
+        sqlx::Error::Database(error) => return of_state(&error.code()?),
+        sqlx::Error::Io(error) => return of_connection(error),
+        sqlx::Error::Tls(_) => {
+            "set sslmode in the URL as the server requires, and sslrootcert to the authority of its certificate"
+        }
+        sqlx::Error::PoolTimedOut => {
+            "all connections are in use, or none can be opened: check the server and database.max_connections"
+        }
+        _ => return None,
+    })
+}
+
+/// Of a class of SQLSTATE.
+fn of_state(code: &str) -> Option<&'static str> {
+    Some(match (code.get(..2)?, code) {
+        ("08", _) => "the server or a pooler ended the connection; see its log",
+        ("28", _) => {
+            "check the user and the password in the URL and the server's pg_hba.conf; where it requires TLS, add \
+             sslmode=require to the URL"
+        }
+        ("3D", _) => {
+            "create it with \"create database NAME encoding 'UTF8' template template0\", or correct its name in the URL"
+        }
+        (_, "42501") => {
+            "make the role the owner of its database and schema, or set database.owner_url to a role that is"
+        }
+        (_, "53300") => {
+            "raise max_connections of the server, or lower database.max_connections of the gateways"
+        }
+        ("53", _) => "the server lacks memory, disk or another resource; see its log",
+        (_, "57P03") => "the server is starting or stopping; try again",
+        (_, "57P01" | "57P02") => "the server is stopping, or an administrator ended the connection",
+        (_, "25006") => "the server is a standby, which refuses writes; name the primary in the URL",
+        _ => return None,
+    })
+}
+
+/// Of an error of the network.
+fn of_connection(error: &io::Error) -> Option<&'static str> {
+    Some(match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            "check the host and the port in the URL, and that PostgreSQL runs and listens there"
+        }
+        ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => {
+            "check the host in the URL, the network and its firewalls"
+        }
+        ErrorKind::NotFound => "check the directory of the socket in the URL, and that PostgreSQL runs",
+        ErrorKind::PermissionDenied => "let the user of this process use the socket",
+        // The standard library has no kind for it.
+        _ if error.to_string().starts_with("failed to lookup address information") => {
+            "check the host in the URL, and the name server"
+        }
+        _ => return None,
+    })
+}
+
+/// SQLSTATE classes of missing access: invalid authorization, a database that does not exist, insufficient privilege.
+fn is_denial(error: &(dyn DatabaseError + 'static)) -> bool {
+    error.code().is_some_and(|code| code.starts_with("28") || code.starts_with("3D") || code == "42501")
 }
 
 /// SQLSTATE classes of temporary conditions: connection exceptions, transaction rollback (deadlock,
@@ -93,5 +200,26 @@ pub(super) fn is_connection_lost(error: &sqlx::Error) -> bool {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
         sqlx::Error::Database(database) => database.code().is_some_and(|code| code.starts_with("57P")),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::StoreError;
+
+    #[test]
+    fn errors_of_connections_say_what_to_do() {
+        let lookup = "failed to lookup address information: Name or service not known";
+        for (error, remedy) in [
+            (sqlx::Error::Io(io::Error::other(lookup)), "check the host in the URL, and the name server"),
+            (sqlx::Error::Io(io::ErrorKind::TimedOut.into()), "the network and its firewalls"),
+            (sqlx::Error::Tls("the server does not support it".into()), "set sslmode in the URL"),
+            (sqlx::Error::PoolTimedOut, "database.max_connections"),
+        ] {
+            let text = StoreError::from(error).to_string();
+            assert!(text.starts_with("the database is unavailable: ") && text.contains(remedy), "{text}");
+        }
     }
 }

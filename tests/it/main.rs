@@ -18,6 +18,7 @@ mod config;
 mod connections;
 mod container;
 mod contexts;
+mod database_errors;
 mod demo;
 mod doctor;
 mod durability;
