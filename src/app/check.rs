@@ -1,98 +1,73 @@
 //! `waggle config check`: validates the files, directories and ports of the settings. Changes nothing.
 
+use std::fmt::Display;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 
 use embedded_postgres::check_programs;
-use nix::unistd::{AccessFlags, access};
 
-use super::{AppError, credentials, embedded};
+use super::directory::check_directory;
+use super::files::{FileProblem, problems};
+use super::probe::{is_gateway, local_url};
+use super::{AppError, embedded};
 use crate::config::Settings;
-use crate::server::tls::Tls;
 
 /// The result of a check.
 #[derive(Debug, Default)]
 pub struct Checked {
-    /// Problems that prevent a start, each with its setting.
-    pub problems: Vec<String>,
-    /// Addresses of listeners that are in use, each with its setting; by the gateway itself, if it is running.
-    pub in_use: Vec<(&'static str, SocketAddr)>,
+    /// Files and directories that are not as their settings require.
+    pub files: Vec<FileProblem>,
+    /// Addresses that cannot be listened on, each with its setting.
+    pub ports: Vec<String>,
+    /// Addresses of listeners that are in use.
+    pub in_use: Vec<UsedAddress>,
+}
+
+/// An address of a listener that is in use.
+#[derive(Debug)]
+pub struct UsedAddress {
+    /// The setting.
+    pub setting: &'static str,
+    /// The address.
+    pub address: SocketAddr,
+    /// Whether a gateway answers there.
+    pub by_gateway: bool,
 }
 
 /// Checks everything on this machine that the settings name.
 pub async fn check(settings: &Settings) -> Checked {
-    let mut checked = Checked::default();
-    if let Some(files) = &settings.server.tls() {
-        checked.note("server.tls_certificate", Tls::load(files.clone()).await);
-    }
-    if let Some(file) = &settings.admin.operator_keys_file {
-        checked.note("admin.operator_keys_file", credentials::operator_keys(file));
-    }
+    let mut checked = Checked { files: problems(settings).await, ..Checked::default() };
     if settings.database.url.is_none() {
         let found = check_programs(&embedded::options(settings)).await;
-        checked.note("embedded.bin_dir", found.map_err(AppError::from));
-        checked.note("embedded.data_dir", check_directory(&settings.embedded.data_dir));
+        checked.embedded("embedded.bin_dir", found.map_err(AppError::from));
+        checked.embedded("embedded.data_dir", check_directory(&settings.embedded.data_dir));
     }
-    if let Some(directory) = &settings.audit.spill_dir {
-        checked.note("audit.spill_dir", check_directory(directory));
-    }
-    checked.listen("server.listen", settings.server.listen);
+    checked.listen("server.listen", settings.server.listen, settings).await;
     if let Some(address) = settings.admin.listen {
-        checked.listen("admin.listen", address);
+        checked.listen("admin.listen", address, settings).await;
     }
     checked
 }
 
 impl Checked {
-    fn note<T, E: std::fmt::Display>(&mut self, setting: &str, result: Result<T, E>) {
-        if let Err(error) = result {
-            self.problems.push(format!("{setting}: {error}"));
-        }
+    /// The problems that prevent a start, each with its setting.
+    pub fn fatal(&self) -> Vec<String> {
+        let files = self.files.iter().filter(|found| found.prevents_start).map(ToString::to_string);
+        files.chain(self.ports.iter().cloned()).collect()
     }
 
-    fn listen(&mut self, setting: &'static str, address: SocketAddr) {
+    fn embedded<T, E: Display>(&mut self, setting: &'static str, result: Result<T, E>) {
+        let problem = result.err().map(|error| error.to_string());
+        self.files.extend(problem.map(|problem| FileProblem { setting, problem, prevents_start: true }));
+    }
+
+    async fn listen(&mut self, setting: &'static str, address: SocketAddr, settings: &Settings) {
         match TcpListener::bind(address) {
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                self.in_use.push((setting, address));
+                let by_gateway = is_gateway(&local_url(&settings.server, address)).await;
+                self.in_use.push(UsedAddress { setting, address, by_gateway });
             }
-            Err(error) => self.problems.push(format!("{setting}: cannot listen on {address}: {error}")),
+            Err(error) => self.ports.push(format!("{setting}: cannot listen on {address}: {error}")),
         }
-    }
-}
-
-/// Whether a directory can be written to, or created if it is missing.
-fn check_directory(directory: &Path) -> Result<(), String> {
-    let name = directory.display();
-    let mut ancestors =
-        directory.ancestors().map(|path| if path.as_os_str().is_empty() { Path::new(".") } else { path });
-    let existing = ancestors.find(|path| path.exists()).unwrap_or(Path::new("/"));
-    if !existing.is_dir() {
-        return Err(format!("{} is not a directory", existing.display()));
-    }
-    access(existing, AccessFlags::W_OK | AccessFlags::X_OK).map_err(|error| {
-        if existing == directory {
-            format!("{name} cannot be written to: {}", error.desc())
-        } else {
-            format!("{name} does not exist and cannot be made in {}: {}", existing.display(), error.desc())
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::check_directory;
-
-    #[test]
-    fn missing_directories_are_accepted_if_they_can_be_created() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        std::fs::write(&file, "").unwrap();
-        assert_eq!(check_directory(folder.path()), Ok(()));
-        assert_eq!(check_directory(&folder.path().join("a/b")), Ok(()));
-        assert!(!folder.path().join("a").exists());
-        let expected = Err(format!("{} is not a directory", file.display()));
-        assert_eq!(check_directory(&file), expected);
-        assert_eq!(check_directory(&file.join("below")), expected);
     }
 }

@@ -1,25 +1,21 @@
 //! `waggle doctor`: checks everything that a gateway with these settings depends on. Changes nothing.
 
-use std::fs;
-use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::time::Duration;
+mod files;
 
-use nix::sys::statvfs::statvfs;
-use serde::Serialize;
+use std::fs;
+
 use time::OffsetDateTime;
 use x509_parser::pem::Pem;
 
-use super::check::{Checked, check};
+use super::check::{UsedAddress, check};
+use super::diagnosis::Diagnosis;
 use super::embedded::existing_database;
+use super::probe::{get, local_url};
 use crate::config::Settings;
 use crate::model::sources::Sources;
 use crate::store::Store;
 use crate::store::diagnosis::DatabaseFacts;
 
-/// How long an HTTP request of a check may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The oldest supported version of PostgreSQL.
 const OLDEST_POSTGRES: i32 = 140_000;
 /// The tolerated difference between the clocks, in seconds.
@@ -28,86 +24,25 @@ const MOST_SKEW: f64 = 1.0;
 const LONG_TRANSACTION: f64 = 300.0;
 /// The age in milliseconds from which a notification is slow.
 const SLOW_NOTIFICATION: u128 = 100;
-/// The free bytes below which the spill directory is nearly full.
-const LOW_DISK: u64 = 1 << 30;
 /// The days before its expiry at which a certificate is reported.
 const EXPIRES_SOON: i64 = 21;
 /// The share of the server's connections in use from which replicas may fail to connect, in percent.
 const MOST_CONNECTIONS: i32 = 80;
 
-/// The result of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Status {
-    /// As it should be.
-    Ok,
-    /// Works, but wants attention.
-    Warn,
-    /// Prevents the gateway from working.
-    Fail,
-}
-
-/// A check.
-#[derive(Debug, Serialize)]
-pub struct Finding {
-    /// The result.
-    pub status: Status,
-    /// What was checked: a setting or a dependency.
-    pub check: &'static str,
-    /// What was found.
-    pub message: String,
-    /// What to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remedy: Option<&'static str>,
-}
-
-/// All checks.
-#[derive(Debug, Default, Serialize)]
-pub struct Diagnosis {
-    /// The checks, in their order.
-    pub checks: Vec<Finding>,
-}
-
-impl Diagnosis {
-    /// Whether nothing prevents the gateway from working.
-    pub fn is_healthy(&self) -> bool {
-        self.checks.iter().all(|found| found.status != Status::Fail)
-    }
-
-    fn ok(&mut self, check: &'static str, message: impl Into<String>) {
-        self.checks.push(Finding { status: Status::Ok, check, message: message.into(), remedy: None });
-    }
-
-    fn warn(&mut self, check: &'static str, message: impl Into<String>, remedy: &'static str) {
-        let message = message.into();
-        self.checks.push(Finding { status: Status::Warn, check, message, remedy: Some(remedy) });
-    }
-
-    fn fail(&mut self, check: &'static str, message: impl Into<String>, remedy: &'static str) {
-        let message = message.into();
-        self.checks.push(Finding { status: Status::Fail, check, message, remedy: Some(remedy) });
-    }
-
-    /// A warning if a condition holds.
-    fn judge(&mut self, check: &'static str, bad: bool, message: String, remedy: &'static str) {
-        if bad { self.warn(check, message, remedy) } else { self.ok(check, message) }
-    }
-}
-
 /// Checks files, ports, the database, certificates, issuers and the gateway that may be running.
 pub async fn diagnose(settings: &Settings) -> Diagnosis {
     let mut found = Diagnosis::default();
-    let Checked { problems, in_use } = check(settings).await;
+    let checked = check(settings).await;
+    let problems = checked.fatal();
     if problems.is_empty() {
         found.ok("settings", "valid, with the files and directories that they name");
     }
     for problem in problems {
         found.fail("settings", problem, "correct the setting; waggle config reference documents it");
     }
-    let running = check_gateway(&mut found, settings, &in_use).await;
-    check_files(&mut found, settings);
+    let running = check_gateway(&mut found, settings, &checked.in_use).await;
+    files::check(&mut found, settings, &checked.files);
     check_certificate(&mut found, settings);
-    check_disk(&mut found, settings);
     if settings.database.url.is_none() && running {
         found.ok("database", "embedded, in use by the running gateway, which reports its state");
     } else {
@@ -119,25 +54,20 @@ pub async fn diagnose(settings: &Settings) -> Diagnosis {
 }
 
 /// Whether a gateway runs at the address of the settings, and is ready.
-async fn check_gateway(
-    found: &mut Diagnosis,
-    settings: &Settings,
-    in_use: &[(&'static str, SocketAddr)],
-) -> bool {
-    if !in_use.iter().any(|(setting, _)| *setting == "server.listen") {
-        found.ok("gateway", format!("not running; {} is free", settings.server.listen));
+async fn check_gateway(found: &mut Diagnosis, settings: &Settings, in_use: &[UsedAddress]) -> bool {
+    let listen = settings.server.listen;
+    let Some(used) = in_use.iter().find(|used| used.setting == "server.listen") else {
+        found.ok("gateway", format!("not running; {listen} is free"));
+        return false;
+    };
+    if !used.by_gateway {
+        let message = format!("{listen} is in use by another program");
+        found.fail("gateway", message, "stop that program or change server.listen");
         return false;
     }
-    let listen = settings.server.listen;
-    let ip = match listen.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-    };
-    let url = settings.server.url_of(SocketAddr::new(ip, listen.port()));
-    match get(&format!("{url}/readyz"), true).await {
-        Ok(200) => found.ok("gateway", format!("ready at {listen}")),
-        Ok(status) => {
+    match get(&format!("{}/readyz", local_url(&settings.server, listen)), true).await {
+        Ok((200, _)) => found.ok("gateway", format!("ready at {listen}")),
+        Ok((status, _)) => {
             found.fail(
                 "gateway",
                 format!("{listen} answered {status} to /readyz"),
@@ -147,31 +77,12 @@ async fn check_gateway(
         Err(error) => {
             found.fail(
                 "gateway",
-                format!("{listen} is in use, and does not answer: {error}"),
-                "stop the other program or change server.listen",
+                format!("{listen} does not answer /readyz: {error}"),
+                "read the log of the gateway",
             );
-            return false;
         }
     }
     true
-}
-
-/// Whether files with secrets are readable by others.
-fn check_files(found: &mut Diagnosis, settings: &Settings) {
-    let files = [
-        ("admin.operator_keys_file", settings.admin.operator_keys_file.as_deref()),
-        ("sources.key_file", settings.sources.key_file.as_deref()),
-        ("audit.signing_key_file", settings.audit.signing_key_file.as_deref()),
-        ("server.tls_key", settings.server.tls_key.as_deref()),
-    ];
-    for (setting, file) in files {
-        let Some((file, metadata)) = file.and_then(|file| Some((file, fs::metadata(file).ok()?))) else {
-            continue;
-        };
-        let mode = metadata.mode() & 0o777;
-        let message = format!("{} has the mode {mode:04o}", file.display());
-        found.judge(setting, mode & 0o077 != 0, message, "others can read the secret; chmod 600 it");
-    }
 }
 
 fn check_certificate(found: &mut Diagnosis, settings: &Settings) {
@@ -193,16 +104,6 @@ fn expiry(pem: &[u8]) -> Option<OffsetDateTime> {
     Some(first.parse_x509().ok()?.validity().not_after.to_datetime())
 }
 
-fn check_disk(found: &mut Diagnosis, settings: &Settings) {
-    let directory = settings.audit.spill_dir.as_deref().unwrap_or(&settings.embedded.data_dir);
-    let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
-    let Ok(disk) = statvfs(existing) else { return };
-    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-    let message = format!("{} MiB free for {}", free >> 20, directory.display());
-    let remedy = "the audit log is kept there while the database is unreachable; free space";
-    found.judge("audit.spill_dir", free < LOW_DISK, message, remedy);
-}
-
 async fn check_database(found: &mut Diagnosis, settings: &Settings) {
     let (options, embedded) = match existing_database(settings).await {
         Ok(database) => database,
@@ -219,7 +120,7 @@ async fn check_database(found: &mut Diagnosis, settings: &Settings) {
         Ok(facts) => check_facts(found, &facts),
         Err(error) => {
             let message = format!("{}: {error}", store.location());
-            found.fail("database", message, "check DATABASE_URL, the network and the rights of the role");
+            found.fail("database", message, "see docs/troubleshooting.md");
         }
     }
     if found.is_healthy() {
@@ -329,8 +230,8 @@ async fn check_public_url(found: &mut Diagnosis, settings: &Settings, running: b
         return found.ok("server.public_url", format!("{url}, not requested while no gateway is running"));
     }
     match get(&format!("{url}/healthz"), false).await {
-        Ok(200) => found.ok("server.public_url", format!("{url} answers")),
-        Ok(status) => found.warn(
+        Ok((200, _)) => found.ok("server.public_url", format!("{url} answers")),
+        Ok((status, _)) => found.warn(
             "server.public_url",
             format!("{url}/healthz answered {status}"),
             "check the proxy in between",
@@ -349,8 +250,8 @@ async fn check_issuers(found: &mut Diagnosis, settings: &Settings) {
             format!("{}/.well-known/openid-configuration", issuer.issuer.as_str().trim_end_matches('/'));
         let url = issuer.jwks_url.as_ref().map_or(discovery, ToString::to_string);
         match get(&url, false).await {
-            Ok(200) => found.ok("tokens.issuers", format!("{url} answers")),
-            Ok(status) => found.warn(
+            Ok((200, _)) => found.ok("tokens.issuers", format!("{url} answers")),
+            Ok((status, _)) => found.warn(
                 "tokens.issuers",
                 format!("{url} answered {status}"),
                 "its access tokens cannot be verified",
@@ -362,26 +263,4 @@ async fn check_issuers(found: &mut Diagnosis, settings: &Settings) {
             ),
         }
     }
-}
-
-/// The status of a GET.
-async fn get(url: &str, local: bool) -> Result<u16, String> {
-    let builder =
-        reqwest::Client::builder().timeout(REQUEST_TIMEOUT).redirect(reqwest::redirect::Policy::none());
-    let builder = if local {
-        // The certificate is not valid for a local address, and the request has no secrets.
-        builder.no_proxy().tls_danger_accept_invalid_certs(true).tls_certs_only([])
-    } else if url.starts_with("http:") {
-        builder.tls_certs_only([])
-    } else {
-        builder
-    };
-    let sent = async { builder.build()?.get(url).send().await };
-    sent.await.map(|answer| answer.status().as_u16()).map_err(|error| {
-        let mut cause: &dyn std::error::Error = &error;
-        while let Some(inner) = cause.source() {
-            cause = inner;
-        }
-        cause.to_string()
-    })
 }

@@ -41,6 +41,9 @@ pub enum AppError {
     /// A file of the data directory cannot be read or written.
     #[error("{0}: {1}")]
     File(String, #[source] std::io::Error),
+    /// Files or directories of the settings cannot be used, a line each.
+    #[error("{0}")]
+    Files(String),
     /// The content of a key file is not a key.
     #[error("{0} holds no key: it {1}")]
     Key(String, KeyError),

@@ -5,8 +5,8 @@ use tokio_util::task::AbortOnDropHandle;
 use super::demo::Documentation;
 use super::signals::{Command, Signals};
 use super::{
-    AppError, Demo, Reloader, Running, build, connection_keys, credentials, database, demo, service_manager,
-    signing,
+    AppError, Demo, Reloader, Running, build, connection_keys, credentials, database, demo, files,
+    service_manager, signing,
 };
 use crate::config::Settings;
 use crate::http::operator_keys::OperatorKeys;
@@ -21,6 +21,7 @@ use crate::store::StoreOptions;
 /// As [`start`](super::start), and if the embedded database or the demo agent fails.
 pub async fn run(mut settings: Settings, demo: Option<Demo>, mut reloader: Reloader) -> Result<(), AppError> {
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
+    files::require(&settings).await?;
     let sources = Sources::system();
     let is_demo = demo.is_some();
     let documentation = demo.and_then(|demo| Documentation::find(demo.docs.as_deref()));

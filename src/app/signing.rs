@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::AppError;
 use super::credentials::write_private;
+use super::directory::check_directory;
 use crate::config::Settings;
 use crate::model::audit::signature::Signer;
 use crate::model::sources::Sources;
@@ -26,6 +27,26 @@ pub(super) fn with_own_key(mut settings: Settings, sources: &Sources) -> Result<
     }
     settings.audit.signing_key_file = Some(file);
     Ok(settings)
+}
+
+/// Whether a start finds the key, or can create it.
+pub(super) fn check(settings: &Settings) -> Result<(), String> {
+    let Some(file) = file(settings) else { return Ok(()) };
+    let missing =
+        |error: &AppError| matches!(error, AppError::File(_, error) if error.kind() == ErrorKind::NotFound);
+    match read(&file) {
+        // That of the data directory is created with it.
+        Err(error) if settings.database.url.is_none() && missing(&error) => {
+            let parent = file.parent().filter(|_| settings.audit.signing_key_file.is_some());
+            parent.map_or(Ok(()), check_directory)
+        }
+        text => text.and_then(|text| parse(&file, &text)).map(drop).map_err(|error| error.to_string()),
+    }
+}
+
+/// Whether the audit log is signed.
+pub(super) fn is_configured(settings: &Settings) -> bool {
+    file(settings).is_some()
 }
 
 /// The configured key, if any.

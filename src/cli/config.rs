@@ -3,10 +3,9 @@
 use clap::Subcommand;
 use tokio::runtime::Builder;
 
-use super::health::{is_gateway, local_url};
 use super::output::{Failure, print};
 use super::sources::Sources;
-use crate::app::{self, Checked};
+use crate::app::{self, UsedAddress};
 use crate::config::{self, Purpose, Settings};
 
 #[derive(Subcommand)]
@@ -33,18 +32,18 @@ fn check(settings: &Settings) -> Result<(), Failure> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
     let (mut problems, mut notes) = (Vec::new(), Vec::new());
     runtime.block_on(async {
-        let Checked { problems: found, in_use } = app::check(settings).await;
-        problems = found;
-        for (setting, address) in in_use {
-            let url = local_url(&settings.server, address)?;
-            if is_gateway(url.as_str()).await {
+        let checked = app::check(settings).await;
+        problems = checked.fatal();
+        let other = checked.files.iter().filter(|found| !found.prevents_start);
+        notes.extend(other.map(ToString::to_string));
+        for UsedAddress { setting, address, by_gateway } in checked.in_use {
+            if by_gateway {
                 notes.push(format!("{setting}: {address} is in use by a running gateway"));
             } else {
                 problems.push(format!("{setting}: {address} is in use by another program"));
             }
         }
-        Ok::<_, Failure>(())
-    })?;
+    });
     // Does not wait for a DNS look-up that is still running.
     runtime.shutdown_background();
     if problems.is_empty() {

@@ -53,15 +53,6 @@ pub(super) fn local_url(server: &Server, listen: SocketAddr) -> Result<PublicUrl
     Ok(server.url_of(SocketAddr::new(ip, listen.port())))
 }
 
-/// Whether a gateway answers, ready or not.
-pub(super) async fn is_gateway(url: &str) -> bool {
-    let asked = async {
-        let answer = client(url, true)?.get(format!("{url}/healthz")).send().await?;
-        answer.bytes().await
-    };
-    asked.await.is_ok_and(|body| &body[..] == br#"{"status":"alive"}"#)
-}
-
 async fn ask(url: &str, local: bool) -> Result<(), Failure> {
     let not_ready = |error: reqwest::Error| Failure::NotReady(format!("not ready: {url}: {}", cause(&error)));
     let status = client(url, local).map_err(not_ready)?.get(url).send().await.map_err(not_ready)?.status();

@@ -64,7 +64,23 @@ async fn running_gateway_and_its_database_are_found_healthy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unreachable_database_and_foreign_listener_fail() {
+async fn other_program_at_the_port_is_no_gateway() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listen = listener.local_addr().unwrap().to_string();
+    // It answers 404 to everything.
+    let server = tokio::spawn(async move { axum::serve(listener, axum::Router::new()).await });
+    let folder = TempDir::new().unwrap();
+    let variables = [("DATABASE_URL", "postgres://127.0.0.1:1/x"), ("WAGGLE_SERVER__LISTEN", &listen)];
+    let (code, _, checks) = doctor(folder.path(), &variables).await;
+    let expected = format!("{listen} is in use by another program");
+    assert_eq!((code, status_of(&checks, "gateway")), (Some(1), ("fail", expected.as_str())));
+    let url = status_of(&checks, "server.public_url");
+    assert!(url.1.contains("not requested"), "{url:?}");
+    server.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreachable_database_fails() {
     let folder = TempDir::new().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = listener.local_addr().unwrap().to_string();
@@ -76,7 +92,8 @@ async fn unreachable_database_and_foreign_listener_fail() {
         doctor(folder.path(), &[("DATABASE_URL", &url), ("WAGGLE_SERVER__LISTEN", &listen)]).await;
     assert_eq!((code, error.as_str()), (Some(1), "a check failed\n"));
     let (status, message) = status_of(&checks, "database");
-    assert!(status == "fail" && message.contains(&closed.to_string()), "{message}");
+    let named = message.contains(&closed.to_string()) && message.contains("Connection refused");
+    assert!(status == "fail" && named, "{message}");
     assert!(checks.iter().all(|(.., message)| !message.contains("hunter2")), "{checks:?}");
     assert_eq!(status_of(&checks, "gateway").0, "ok");
 }

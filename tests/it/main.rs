@@ -47,6 +47,7 @@ mod revisions;
 mod rolling;
 mod search;
 mod sessions;
+mod setting_files;
 mod skew;
 mod skills;
 mod sourced;
