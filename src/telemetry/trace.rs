@@ -181,9 +181,7 @@ mod tests {
     use http::Method;
     use trace_export::Config;
 
-    use super::{
-        Exporter, Kind, RequestTrace, TraceContext, Tracer, adopt, record_request, trace_id, traced,
-    };
+    use super::{Exporter, Kind, TraceContext, Tracer, adopt, begin, record_request, trace_id, traced};
     use crate::telemetry::span::{RequestSpan, active_trace};
 
     const SAMPLED: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
