@@ -79,8 +79,10 @@ impl Store {
             let pool = pool.connect_with(self.listen.clone()).await?;
             let mut listener = PgListener::connect_with(&pool).await?;
             listener.listen(channel).await?;
+            // The time to connect is none of the notification's.
+            let mut sender = self.pool.acquire().await?;
             let sent = std::time::Instant::now();
-            sqlx::query!("select pg_notify($1, '')::text as sent", channel).fetch_one(&self.pool).await?;
+            sqlx::query!("select pg_notify($1, '')::text as sent", channel).fetch_one(&mut *sender).await?;
             listener.recv().await?;
             Ok(sent.elapsed())
         };

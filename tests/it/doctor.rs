@@ -57,9 +57,12 @@ async fn running_gateway_and_its_database_are_found_healthy() {
     assert_eq!(status_of(&checks, "gateway"), ("ok", format!("ready at {listen}").as_str()));
     assert_eq!(status_of(&checks, "server.public_url"), ("ok", format!("http://{listen} answers").as_str()));
     assert_eq!(status_of(&checks, "database schema"), ("ok", "current"));
-    for name in ["settings", "database", "database clock", "database notifications"] {
+    for name in ["settings", "database", "database clock"] {
         assert_eq!(status_of(&checks, name).0, "ok", "{checks:?}");
     }
+    // How fast it is depends on the load of the machine.
+    let (_, notified) = status_of(&checks, "database notifications");
+    assert!(notified.starts_with("LISTEN receives a NOTIFY after "), "{checks:?}");
     assert!(checks.iter().any(|(check, ..)| check == "database role"));
 }
 
