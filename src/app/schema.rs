@@ -69,7 +69,9 @@ fn text(schema: &SchemaStatus, only_status: bool) -> String {
                 applied.unwrap_or(0)
             )
         }
-        (_, count) => writeln!(text, "applied {count} migrations; the schema is at {known:04}"),
+        (_, count) => {
+            writeln!(text, "applied {count} migrations, of which {known:04} is the newest; numbers have gaps")
+        }
     };
     text
 }
@@ -89,7 +91,7 @@ mod tests {
         );
         assert_eq!(
             text(&behind, false),
-            "applied 0013 key networks\napplied 1 migrations; the schema is at 0013\n"
+            "applied 0013 key networks\napplied 1 migrations, of which 0013 is the newest; numbers have gaps\n"
         );
         let current = SchemaStatus { missing: Vec::new(), applied: Some(13), known: 13 };
         assert_eq!(text(&current, true), "the schema is up to date at 0013\n");
