@@ -58,7 +58,7 @@ pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
         match store.migrate(TIMEOUT).await {
             Ok(before) => return Ok(before),
             Err(error @ StoreError::Unavailable(_)) if Instant::now() < deadline => {
-                backoff.wait(&error).await
+                backoff.wait(&error).await;
             }
             Err(error) => return Err(AppError::Database(store.location(), error)),
         }
