@@ -56,7 +56,7 @@ impl Found {
             Self::Unreadable | Self::Garbage => fs::write(path, "garbage").unwrap(),
         }
         if self == Self::Unreadable {
-            fs::set_permissions(path, fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
         }
     }
 }
@@ -97,7 +97,7 @@ async fn run(folder: &TestFolder, row: &Row, found: Found, arguments: &[&str]) -
     if found == Found::Unreadable && nix::unistd::geteuid().is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
-    tokio::time::timeout(DEADLINE, command.output()).await.expect("it ends").unwrap()
+    tokio::time::timeout(DEADLINE, command.output()).await.unwrap().unwrap()
 }
 
 async fn is_refused_by_all(row: Row, found: Found) {
