@@ -11,8 +11,9 @@ pub const fn in_table<T>() -> usize {
     (size_of::<T>() + 1) * 3 / 2
 }
 
-/// The memory that an allocation of so many bytes takes: its size class in mimalloc, of which four double the size, and an
-/// eighth of it for pages that are partly free while entries come and go.
+/// The memory that an allocation of so many bytes takes: its size class in mimalloc, of which four double the size, less the
+/// pages of the operating system at its end that are never touched, and an eighth of that for pages that are partly free
+/// while entries come and go.
 #[must_use]
 pub const fn allocated(bytes: usize) -> usize {
     if bytes == 0 {
@@ -25,7 +26,10 @@ pub const fn allocated(bytes: usize) -> usize {
         let step = if words <= 8 { 2 } else { 1 << ((words - 1).ilog2() - 2) };
         words.next_multiple_of(step) * WORD
     };
-    class + class / 8
+    // One page more: an allocation need not begin where a page does.
+    let touched = bytes.next_multiple_of(OS_PAGE) + OS_PAGE;
+    let resident = if class < touched { class } else { touched };
+    resident + resident / 8
 }
 
 /// The memory of bytes that are shared: those of one allocation, and the counter of its owners.
@@ -59,10 +63,11 @@ mod tests {
 
     #[test]
     fn sizes_are_rounded_up_to_size_classes() {
-        let sizes = [0, 1, 16, 17, 64, 65, 129, 160, 161, 1_025, (128 << 10) + 1];
+        let sizes = [0, 1, 16, 17, 64, 65, 129, 160, 161, 1_025, 100_000, (128 << 10) + 1];
         assert_eq!(
             sizes.map(allocated),
-            [0, 16, 16, 32, 64, 80, 160, 160, 192, 1_280, (128 << 10) + (4 << 10)].map(|class| class * 9 / 8)
+            [0, 16, 16, 32, 64, 80, 160, 160, 192, 1_280, 104 << 10, (128 << 10) + (4 << 10)]
+                .map(|class| class * 9 / 8)
         );
     }
 }
