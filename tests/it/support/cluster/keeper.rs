@@ -10,8 +10,9 @@
 //! - `leases/<prefix>`: a file for each process that uses the cluster, locked until that process ends.
 //!
 //! The operating system releases a file lock when its process ends, for any reason. The keeper then drops the databases
-//! whose names begin with the prefix, and ends the cluster once there has been no lease for [`IDLE`], or at `SIGTERM`. If
-//! the keeper is killed, its server ends with it; its data directory is removed at the next start.
+//! that the process left, whose names begin with the prefix, and ends the cluster once there has been no lease for
+//! [`IDLE`], or at `SIGTERM`. If the keeper is killed, its server ends with it; its data directory is removed at the next
+//! start.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -22,8 +23,10 @@ use std::time::{Duration, Instant};
 
 use embedded_postgres::{Embedded, EmbeddedOptions};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use sqlx::{ConnectOptions, Connection};
 use tokio::signal::unix::{SignalKind, signal};
+
+use super::drop_database;
 
 /// How long the cluster runs without a test process.
 const IDLE: Duration = Duration::from_mins(3);
@@ -164,9 +167,8 @@ async fn drop_databases(options: &PgConnectOptions, prefix: &str) {
     let mut connection = options.connect().await.unwrap();
     let named = sqlx::query_scalar("select datname from pg_database where starts_with(datname, $1)");
     let names: Vec<String> = named.bind(prefix).fetch_all(&mut connection).await.unwrap();
-    for name in names {
-        let statement = format!("drop database if exists {name} with (force)");
-        connection.execute(AssertSqlSafe(statement)).await.unwrap();
-    }
     connection.close().await.unwrap();
+    for name in names {
+        drop_database(options, &name).await;
+    }
 }
