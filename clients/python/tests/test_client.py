@@ -81,12 +81,12 @@ class ClientTest(unittest.TestCase):
                 for _ in range(5):
                     agent.resources.change("x:count", add)
 
-        workers = [threading.Thread(target=work) for _ in range(3)]
+        workers = [threading.Thread(target=work) for _ in range(6)]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-        self.assertEqual(self.agent.resources.content("x:count"), b"15")
+        self.assertEqual(self.agent.resources.content("x:count"), b"30")
         self.assertRefused("not_found", 404, self.agent.resources.change, "x:none", add)
 
     def test_manifest_is_planned_applied_and_read(self):

@@ -7,6 +7,8 @@ type Schemas = components['schemas'];
 
 /** How often a change is made again on what was written meanwhile. */
 const MOST_CONFLICTS = 10;
+/** Half the longest wait in ms after the first conflict, doubled after each. A random part is waited, so that writers part. */
+const CONFLICT_WAIT = 20;
 /** Items that a list requests at once: the most that a gateway answers. */
 const PAGE = 500;
 
@@ -89,6 +91,7 @@ export class Definitions<Item, New> {
     /** Replaces a definition by what `update` makes of it, and again if it was changed in between. */
     async change(key: string, update: (present: Item) => New): Promise<Written> {
         for (let attempt = 0; attempt < MOST_CONFLICTS; attempt += 1) {
+            if (attempt > 0) await new Promise(resolve => setTimeout(resolve, Math.random() * CONFLICT_WAIT * 2 ** attempt));
             const found = await this.get(key);
             if (!found) throw new WaggleError('not_found', `there is no ${key}`, 404);
             // Answers have this member, and bodies do not.

@@ -1,6 +1,8 @@
 """What one agent publishes."""
 
 import json
+import random
+import time
 from dataclasses import dataclass
 from typing import Any, Callable, Generic, Iterator, Optional, TypeVar
 from urllib.parse import quote
@@ -13,6 +15,8 @@ New = TypeVar("New")
 
 #: How often a change is made again on what was written meanwhile.
 MOST_CONFLICTS = 10
+#: Half the longest wait in seconds after the first conflict, doubled after each. A random part is waited, so that writers part.
+CONFLICT_WAIT = 0.02
 #: Items that a list requests at once: the most that a gateway answers.
 PAGE = 500
 #: Members that answers have and bodies do not.
@@ -78,7 +82,9 @@ class Definitions(Generic[Item, New]):
 
     def change(self, key: str, update: Callable[[Item], New]) -> Written:
         """Replaces a definition by what ``update`` makes of it, and again if it was changed in between."""
-        for _ in range(MOST_CONFLICTS):
+        for attempt in range(MOST_CONFLICTS):
+            if attempt > 0:
+                time.sleep(random.uniform(0, CONFLICT_WAIT * 2**attempt))
             found = self.get(key)
             if found is None:
                 raise WaggleError("not_found", f"there is no {key}", 404)
