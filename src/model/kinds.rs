@@ -38,6 +38,15 @@ macro_rules! kinds {
             $($(#[$doc])* pub $member: F::Of<$kind>,)*
         }
 
+        impl<F: Family> Default for ByKind<F>
+        where
+            $(F::Of<$kind>: Default,)*
+        {
+            fn default() -> Self {
+                Self { $($member: Default::default(),)* }
+            }
+        }
+
         $(impl Member for $kind {
             fn of<F: Family>(all: &ByKind<F>) -> &F::Of<Self> {
                 &all.$member

@@ -3,18 +3,16 @@
 //!
 //! A statement is a union of tagged rows. Returning one JSON document instead takes several times as long.
 
-use futures_util::TryStreamExt;
-
 use super::definitions::Table;
 use super::mounts::StoredEntry;
 use super::snapshot::Head;
-use super::tagged_rows::{Source, TaggedRow, TaggedRows};
+use super::tagged_rows::{AgentRows, Source, TaggedRow};
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::agent::AgentDescription;
 use crate::model::definition::DefinitionKind;
 use crate::model::ids::AgentRef;
-use crate::model::kinds::{ByKind, Family, by_kind};
+use crate::model::kinds::{ByKind, Family};
 use crate::model::mount::Mount;
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
@@ -88,21 +86,6 @@ macro_rules! agent_rows {
     };
 }
 
-/// Collects the rows of a statement by their source as they arrive, so that a large agent is in memory only once. Tests may
-/// pause after the first one: the statement has its snapshot by then.
-macro_rules! collect {
-    ($rows:expr, $sources:ident) => {{
-        let (mut rows, mut collected) = ($rows, TaggedRows::default());
-        while let Some(row) = rows.try_next().await? {
-            if collected.is_empty() {
-                $sources.pause(FailPoint::SnapshotBetweenReads).await;
-            }
-            collected.extend([row]);
-        }
-        Ok(collected)
-    }};
-}
-
 impl Store {
     /// Reads an agent with all of its definitions; `None` if it does not exist.
     pub async fn agent_state(
@@ -127,10 +110,11 @@ impl Store {
                     agent.tenant.0,
                     agent.uid.0,
                 );
-                collect!(rows.fetch(connection), sources)
+                AgentRows::collect(rows.fetch(connection), sources.pause(FailPoint::SnapshotBetweenReads))
+                    .await
             })
-            .await?;
-        AgentState::of(rows)
+            .await??;
+        Ok(rows.into_state())
     }
 
     /// Reads an agent with its changes after a revision, at most `limit`, and the definitions that they concern; `None`
@@ -181,10 +165,10 @@ impl Store {
                     &kinds_of::<Mount>() as &[&str],
                     &kinds(|kind| kind.is_of_entry() || kind == ChangeKind::ResourceTouched) as &[&str],
                 );
-                collect!(rows.fetch(connection), sources)
+                AgentRows::collect(rows.fetch(connection), sources.pause(FailPoint::SnapshotBetweenReads)).await
             })
-            .await?;
-        AgentState::of(rows)
+            .await??;
+        Ok(rows.into_state())
     }
 }
 
@@ -211,10 +195,10 @@ impl Write {
         agent: AgentRef,
         key: &str,
     ) -> Result<Option<(Revision, Option<K>)>, StoreError> {
-        let Some((next, mut rows)) = self.lock_agent(agent, Some((K::SOURCE, key))).await? else {
+        let Some((next, mut definitions)) = self.lock_agent(agent, Some((K::SOURCE, key))).await? else {
             return Ok(None);
         };
-        Ok(Some((next, K::of_rows(&mut rows)?.pop())))
+        Ok(Some((next, K::of_mut(&mut definitions).pop())))
     }
 
     /// As [`lock_definition`](Self::lock_definition), with all definitions.
@@ -222,11 +206,10 @@ impl Write {
         &mut self,
         agent: AgentRef,
     ) -> Result<Option<(Revision, ByKind<Stored>)>, StoreError> {
-        let Some((next, mut rows)) = self.lock_agent(agent, None).await? else { return Ok(None) };
-        Ok(Some((next, by_kind!(Stored, K => K::of_rows(&mut rows)?))))
+        self.lock_agent(agent, None).await
     }
 
-    /// Locks an agent's scope and reads its rows: all, or those of one definition.
+    /// Locks an agent's scope and reads its definitions: all, or one.
     ///
     /// A statement reads what was committed when it began, and then waits for the lock. If a revision was committed in
     /// between, the rows are read again under the lock.
@@ -234,30 +217,29 @@ impl Write {
         &mut self,
         agent: AgentRef,
         only: Option<(Source, &str)>,
-    ) -> Result<Option<(Revision, TaggedRows)>, StoreError> {
+    ) -> Result<Option<(Revision, ByKind<Stored>)>, StoreError> {
         let was_clean = self.is_clean();
         loop {
-            let mut rows: TaggedRows =
-                match only {
-                    None => {
-                        locked_rows!(
-                            (
-                                "d.tenant = $1 and d.agent = $2",
-                                "d.tenant = $1 and d.agent = $2",
-                                "d.tenant = $1 and d.agent = $2",
-                                "d.tenant = $1 and d.agent = $2",
-                                "d.tenant = $1 and d.agent = $2",
-                                "d.tenant = $1 and d.agent = $2",
-                                "false"
-                            ),
-                            agent.tenant.0,
-                            agent.uid.0,
-                        )
-                        .fetch(self.connection())
-                        .try_collect()
-                        .await?
-                    }
-                    Some((source, key)) => locked_rows!(
+            let nothing = std::future::ready(());
+            let rows = match only {
+                None => {
+                    let rows = locked_rows!(
+                        (
+                            "d.tenant = $1 and d.agent = $2",
+                            "d.tenant = $1 and d.agent = $2",
+                            "d.tenant = $1 and d.agent = $2",
+                            "d.tenant = $1 and d.agent = $2",
+                            "d.tenant = $1 and d.agent = $2",
+                            "d.tenant = $1 and d.agent = $2",
+                            "false"
+                        ),
+                        agent.tenant.0,
+                        agent.uid.0,
+                    );
+                    AgentRows::collect(rows.fetch(self.connection()), nothing).await??
+                }
+                Some((source, key)) => {
+                    let rows = locked_rows!(
                         (
                             "$4::integer = 2 and (d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
                             "$4::integer = 2 and (d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
@@ -271,20 +253,18 @@ impl Write {
                         agent.uid.0,
                         key,
                         source as i32,
-                    )
-                    .fetch(self.connection())
-                    .try_collect()
-                    .await?,
-                };
-            let (locked, read) = (rows.take_locked()?, rows.take_agent()?);
-            let (Some(locked), Some((read, _))) = (locked, read) else { return Ok(None) };
-            if read.revision == locked {
+                    );
+                    AgentRows::collect(rows.fetch(self.connection()), nothing).await??
+                }
+            };
+            let Some((locked, read)) = rows.revisions() else { return Ok(None) };
+            if read == locked {
                 let next = Revision(locked.0 + 1);
                 self.add_locked(Scope::from(agent.uid), next);
                 if was_clean {
                     self.set_clean();
                 }
-                return Ok(Some((next, rows)));
+                return Ok(Some((next, rows.into_definitions())));
             }
         }
     }
@@ -297,14 +277,4 @@ fn kinds_of<K: DefinitionKind>() -> Vec<&'static str> {
 
 fn kinds(is_of: fn(ChangeKind) -> bool) -> Vec<&'static str> {
     ChangeKind::ALL.iter().filter(|kind| is_of(**kind)).map(|kind| kind.as_str()).collect()
-}
-
-impl AgentState {
-    fn of(mut rows: TaggedRows) -> Result<Option<Self>, StoreError> {
-        let Some((head, description)) = rows.take_agent()? else { return Ok(None) };
-        let changes = rows.take_changes()?;
-        let definitions = by_kind!(Stored, K => K::of_rows(&mut rows)?);
-        let entries = StoredEntry::of_rows(&mut rows)?;
-        Ok(Some(Self { head, description, changes, definitions, entries }))
-    }
 }

@@ -10,13 +10,14 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::batch::batches;
 use super::snapshot::Snapshot;
-use super::tagged_rows::{Source, TaggedRows};
+use super::tagged_rows::Source;
 use super::write::{Log, Write};
 use crate::model::audience::Audience;
 use crate::model::content::ContentHash;
 use crate::model::definition::{DefinitionKind, Difference};
 use crate::model::fault::Fault;
 use crate::model::ids::AgentRef;
+use crate::model::kinds::Member;
 use crate::model::scope::{ChangeKind, Revision};
 use crate::model::sources::{FailPoint, Sources};
 
@@ -24,7 +25,7 @@ use crate::model::sources::{FailPoint, Sources};
 const REFERENCE_BYTES: usize = 128;
 
 /// The statements of a kind of definition.
-pub trait Table: DefinitionKind {
+pub trait Table: Member {
     /// The tag of its rows.
     const SOURCE: Source;
 
@@ -36,9 +37,6 @@ pub trait Table: DefinitionKind {
         only: Option<&[String]>,
         between: impl Future<Output = ()> + Send,
     ) -> impl Future<Output = Result<Vec<Self>, StoreError>> + Send;
-
-    /// Takes the definitions of this kind out of tagged rows, in byte order of their keys.
-    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError>;
 
     /// Reads at most `limit` keys after one of them, in byte order.
     fn keys_after(
@@ -338,8 +336,13 @@ pub(super) fn sorted<K: DefinitionKind>(
     rows: Vec<impl TryInto<K, Error = StoreError>>,
 ) -> Result<Vec<K>, StoreError> {
     let mut parsed = rows.into_iter().map(TryInto::try_into).collect::<Result<Vec<K>, _>>()?;
-    parsed.sort_unstable_by(|one, other| one.key().cmp(other.key()));
+    sort(&mut parsed);
     Ok(parsed)
+}
+
+/// Sorts definitions in byte order of their keys.
+pub(super) fn sort<K: DefinitionKind>(definitions: &mut [K]) {
+    definitions.sort_unstable_by(|one, other| one.key().cmp(other.key()));
 }
 
 /// Encodes members as JSON.

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::columns::{joined, labels, raw};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
+use super::tagged_rows::{Source, TaggedRow, set};
 use super::write::{Log, Write, logged};
 use crate::model::ids::{AgentRef, ConnectionId, ResourceUri, Slug};
 use crate::model::json::raw_text;
@@ -92,22 +92,19 @@ pub struct StoredEntry {
     pub entry: MountEntry,
 }
 
-impl StoredEntry {
-    /// Takes the files of mounts out of tagged rows.
-    pub(super) fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError> {
+impl TryFrom<TaggedRow> for StoredEntry {
+    type Error = StoreError;
+
+    fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
         let unreadable = || StoreError::Unreadable("file of a mount");
-        let entry = |row: TaggedRow| {
-            let validator = set(row.hash)?.try_into().map_err(|_| unreadable())?;
-            let entry = MountEntry {
-                size: row.floor.and_then(|size| u64::try_from(size).ok()),
-                modified: set(row.last_modified)?,
-                validator,
-                revision: Revision(set(row.number)?),
-            };
-            let tree = TreeId(set(row.kind)?.parse().map_err(|_| unreadable())?);
-            Ok(Self { tree, path: set(row.key)?, entry })
+        let entry = MountEntry {
+            size: row.floor.and_then(|size| u64::try_from(size).ok()),
+            modified: set(row.last_modified)?,
+            validator: set(row.hash)?.try_into().map_err(|_| unreadable())?,
+            revision: Revision(set(row.number)?),
         };
-        rows.take(Source::Entry).into_iter().map(entry).collect()
+        let tree = TreeId(set(row.kind)?.parse().map_err(|_| unreadable())?);
+        Ok(Self { tree, path: set(row.key)?, entry })
     }
 }
 
@@ -129,10 +126,6 @@ impl Table for Mount {
             "(tenant, agent, name) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         sorted(rows)
-    }
-
-    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError> {
-        sorted(rows.take(Source::Mount))
     }
 
     async fn keys_after(

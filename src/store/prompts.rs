@@ -8,7 +8,7 @@ use super::StoreError;
 use super::columns::{hash, joined, labels, raw};
 use super::completion_sources::{CompletionColumns, read};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
+use super::tagged_rows::{Source, TaggedRow, set};
 use super::write::{Log, Write, logged};
 use crate::model::completion::CompletionValues;
 use crate::model::ids::AgentRef;
@@ -90,10 +90,6 @@ impl Table for Prompt {
             "(tenant, agent, name) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         sorted(rows)
-    }
-
-    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError> {
-        sorted(rows.take(Source::Prompt))
     }
 
     async fn keys_after(

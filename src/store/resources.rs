@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::columns::{Columns, Places, hash, joined, labels, place, raw, size};
 use super::definitions::{Batch, NewRow, RemovalBatch, Table, delete, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
+use super::tagged_rows::{Source, TaggedRow, set};
 use super::write::{Log, Write, logged};
 use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::json::raw_text;
@@ -66,11 +66,21 @@ impl TryFrom<TaggedRow> for Resource {
     }
 }
 
-impl TryFrom<TaggedRow> for PartRow {
+/// A reference to the content of a resource, as it is stored.
+#[derive(Debug)]
+pub(super) struct StoredPart {
+    /// The URI of the resource.
+    of: String,
+    /// Its place among the contents of the resource.
+    ordinal: i32,
+    part: Part,
+}
+
+impl TryFrom<TaggedRow> for StoredPart {
     type Error = StoreError;
 
     fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
-        Ok(Self {
+        PartRow {
             uri: set(row.key)?,
             ordinal: set(row.ordinal)?,
             part_uri: row.name,
@@ -79,7 +89,8 @@ impl TryFrom<TaggedRow> for PartRow {
             hash: set(row.hash)?,
             size: set(row.number)?,
             meta: row.meta,
-        })
+        }
+        .try_into()
     }
 }
 
@@ -111,11 +122,11 @@ impl TryFrom<Row> for Resource {
     }
 }
 
-impl TryFrom<PartRow> for Part {
+impl TryFrom<PartRow> for StoredPart {
     type Error = StoreError;
 
     fn try_from(row: PartRow) -> Result<Self, StoreError> {
-        Ok(Self {
+        let part = Part {
             uri: row.part_uri.as_deref().map(uri).transpose()?,
             mime_type: row.mime_type,
             kind: match row.kind.as_str() {
@@ -126,20 +137,20 @@ impl TryFrom<PartRow> for Part {
             hash: hash(row.hash)?,
             size: u64::try_from(row.size).map_err(|_| StoreError::Unreadable("content size"))?,
             meta: raw(row.meta)?,
-        })
+        };
+        Ok(Self { of: row.uri, ordinal: row.ordinal, part })
     }
 }
 
 /// Adds the parts to resources in byte order of their URIs.
-fn join(mut resources: Vec<Resource>, mut parts: Vec<PartRow>) -> Result<Vec<Resource>, StoreError> {
-    parts.sort_unstable_by(|one, other| (&one.uri, one.ordinal).cmp(&(&other.uri, other.ordinal)));
+pub(super) fn join(resources: &mut [Resource], mut parts: Vec<StoredPart>) {
+    parts.sort_unstable_by(|one, other| (&one.of, one.ordinal).cmp(&(&other.of, other.ordinal)));
     let mut parts = parts.into_iter().peekable();
-    for resource in &mut resources {
-        while let Some(part) = parts.next_if(|part| part.uri == resource.uri.as_str()) {
-            resource.parts.push(part.try_into()?);
+    for resource in resources {
+        while let Some(StoredPart { part, .. }) = parts.next_if(|part| part.of == resource.uri.as_str()) {
+            resource.parts.push(part);
         }
     }
-    Ok(resources)
 }
 
 impl Table for Resource {
@@ -169,12 +180,9 @@ impl Table for Resource {
             "select uri, ordinal, part_uri, mime_type, kind, hash, size, meta from resource_contents",
             "(tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
-        join(sorted(rows)?, parts)
-    }
-
-    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError> {
-        let parts = rows.take(Source::Part).into_iter().map(PartRow::try_from);
-        join(sorted(rows.take(Source::Resource))?, parts.collect::<Result<_, _>>()?)
+        let mut resources = sorted(rows)?;
+        join(&mut resources, parts.into_iter().map(TryInto::try_into).collect::<Result<_, _>>()?);
+        Ok(resources)
     }
 
     async fn keys_after(

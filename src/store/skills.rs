@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::columns::{joined, labels};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
+use super::tagged_rows::{Source, TaggedRow, set};
 use super::write::{Log, Write, logged};
 use crate::model::content::ContentHash;
 use crate::model::ids::AgentRef;
@@ -98,10 +98,6 @@ impl Table for Skill {
             "(tenant, agent, root) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         sorted(rows)
-    }
-
-    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError> {
-        sorted(rows.take(Source::Skill))
     }
 
     async fn keys_after(

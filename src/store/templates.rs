@@ -9,7 +9,7 @@ use super::StoreError;
 use super::columns::{Columns, Places, hash, joined, labels, place, raw, size};
 use super::completion_sources::{CompletionColumns, read};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, TaggedRows, set};
+use super::tagged_rows::{Source, TaggedRow, set};
 use super::write::{Log, Write, logged};
 use crate::model::completion::{CompletionValues, Completions};
 use crate::model::ids::AgentRef;
@@ -114,10 +114,6 @@ impl Table for ResourceTemplate {
             "(tenant, agent, uri_template) in (select $1::uuid, $2::uuid, unnest($3::text[]))"
         );
         sorted(rows)
-    }
-
-    fn of_rows(rows: &mut TaggedRows) -> Result<Vec<Self>, StoreError> {
-        sorted(rows.take(Source::Template))
     }
 
     async fn keys_after(
