@@ -29,7 +29,7 @@ use crate::model::precondition::Precondition;
 use crate::model::resource::Resource;
 use crate::model::scope::{Revision, Scope};
 use crate::store::StoreError;
-use crate::store::agent_state::Stored;
+use crate::store::agent_rows::Stored;
 use crate::store::snapshot::Snapshot;
 use crate::store::write::{Write, WriteSummary};
 

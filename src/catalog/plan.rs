@@ -9,7 +9,7 @@ use crate::model::audience::Audience;
 use crate::model::definition::DefinitionKind;
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{ChangeKind, Revision};
-use crate::store::agent_state::Stored;
+use crate::store::agent_rows::Stored;
 use crate::store::definitions::{Put, Removal};
 
 /// Definitions to be registered.

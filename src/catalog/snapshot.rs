@@ -29,7 +29,7 @@ use crate::model::ids::AgentRef;
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::sources::{FailPoint, Sources};
-use crate::store::agent_state::{AgentState, Stored};
+use crate::store::agent_rows::{AgentState, Stored};
 use crate::store::mounts::StoredEntry;
 use crate::store::{Store, StoreError};
 

@@ -5,7 +5,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::AgentRef;
 use crate::model::kinds::ByKind;
 use crate::model::scope::{Revision, Scope};
-use crate::store::agent_state::Stored;
+use crate::store::agent_rows::Stored;
 use crate::store::definitions::Table;
 use crate::store::write::{Write, WriteSummary};
 

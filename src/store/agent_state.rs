@@ -3,46 +3,21 @@
 //!
 //! A statement is a union of tagged rows. Returning one JSON document instead takes several times as long.
 
+use super::agent_rows::{AgentRows, AgentState, Stored};
 use super::definitions::Table;
-use super::mounts::StoredEntry;
-use super::snapshot::Head;
-use super::tagged_rows::{AgentRows, Source, TaggedRow};
+use super::tagged_rows::{Source, TaggedRow};
 use super::write::Write;
 use super::{Store, StoreError};
-use crate::model::agent::AgentDescription;
 use crate::model::definition::DefinitionKind;
 use crate::model::ids::AgentRef;
-use crate::model::kinds::{ByKind, Family};
+use crate::model::kinds::ByKind;
 use crate::model::mount::Mount;
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
-use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::skill::Skill;
 use crate::model::sources::{FailPoint, Sources};
 use crate::model::template::ResourceTemplate;
-
-/// An agent, and definitions of it.
-#[derive(Debug)]
-pub struct AgentState {
-    /// The head of its scope.
-    pub head: Head,
-    /// Its description.
-    pub description: AgentDescription,
-    /// The changes after the revision that was asked for, in order.
-    pub changes: Vec<Change>,
-    /// Its definitions in byte order of their keys: all, or those that the changes concern and that still exist.
-    pub definitions: ByKind<Stored>,
-    /// The files of its mounts: all, or those that the changes concern and that are still there.
-    pub entries: Vec<StoredEntry>,
-}
-
-/// Registered definitions, in byte order of their keys.
-#[derive(Debug)]
-pub struct Stored;
-
-impl Family for Stored {
-    type Of<K: DefinitionKind> = Vec<K>;
-}
 
 /// Selects the rows of an agent: `$1` is its tenant, `$2` the agent. `$recent` defines a table of changes, `$changes`
 /// selects from it; the others are conditions on the rows of each table.

@@ -4,6 +4,7 @@
 //! Writes are methods of [`Write`](write::Write), a transaction that locks the scopes it changes.
 
 pub mod activity;
+pub mod agent_rows;
 pub mod agent_state;
 pub mod agents;
 pub mod audit;

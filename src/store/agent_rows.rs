@@ -1,0 +1,122 @@
+//! What the rows of an agent stand for: its description, its definitions, and the files of its mounts.
+
+use futures_util::{Stream, TryStreamExt};
+
+use super::StoreError;
+use super::definitions::sort;
+use super::mounts::StoredEntry;
+use super::resources::{StoredPart, join};
+use super::snapshot::Head;
+use super::tagged_rows::{Source, TaggedRow, set};
+use crate::model::agent::AgentDescription;
+use crate::model::definition::DefinitionKind;
+use crate::model::kinds::{ByKind, Family, Member, each_kind};
+use crate::model::scope::{Change, ChangeKind, Revision};
+use crate::model::tool::ToolSets;
+
+/// An agent, and definitions of it.
+#[derive(Debug)]
+pub struct AgentState {
+    /// The head of its scope.
+    pub head: Head,
+    /// Its description.
+    pub description: AgentDescription,
+    /// The changes after the revision that was asked for, in order.
+    pub changes: Vec<Change>,
+    /// Its definitions in byte order of their keys: all, or those that the changes concern and that still exist.
+    pub definitions: ByKind<Stored>,
+    /// The files of its mounts: all, or those that the changes concern and that are still there.
+    pub entries: Vec<StoredEntry>,
+}
+
+/// Registered definitions, in byte order of their keys.
+#[derive(Debug)]
+pub struct Stored;
+
+impl Family for Stored {
+    type Of<K: DefinitionKind> = Vec<K>;
+}
+
+/// The rows of an agent, parsed as they arrive: a large agent is in memory once, not as rows beside what they stand for.
+#[derive(Debug, Default)]
+pub(super) struct AgentRows {
+    agent: Option<(Head, AgentDescription)>,
+    locked: Option<Revision>,
+    changes: Vec<(Option<i32>, Change)>,
+    definitions: ByKind<Stored>,
+    parts: Vec<StoredPart>,
+    entries: Vec<StoredEntry>,
+}
+
+impl AgentRows {
+    /// Collects the rows of a statement; `first` is awaited after the first one, by when the statement has its snapshot.
+    ///
+    /// # Errors
+    /// Of the database; [`StoreError::Unreadable`] for a row that cannot be parsed.
+    pub(super) async fn collect(
+        mut rows: impl Stream<Item = Result<TaggedRow, sqlx::Error>> + Unpin,
+        first: impl Future<Output = ()>,
+    ) -> Result<Result<Self, StoreError>, sqlx::Error> {
+        let mut collected = Self::default();
+        let mut next = rows.try_next().await?;
+        if next.is_some() {
+            first.await;
+        }
+        while let Some(row) = next {
+            if let Err(error) = collected.add(row) {
+                return Ok(Err(error));
+            }
+            next = rows.try_next().await?;
+        }
+        collected.sort();
+        Ok(Ok(collected))
+    }
+
+    fn add(&mut self, row: TaggedRow) -> Result<(), StoreError> {
+        match Source::of(row.source)? {
+            Source::Agent => {
+                let head = Head { revision: Revision(set(row.number)?), floor: Revision(set(row.floor)?) };
+                let TaggedRow { name, title, description: instructions, labels: tools, .. } = row;
+                let tools = ToolSets::from_texts(&tools.unwrap_or_default());
+                self.agent = Some((head, AgentDescription { name: set(name)?, title, instructions, tools }));
+            }
+            Source::LockedHead => self.locked = Some(Revision(set(row.number)?)),
+            Source::Change => {
+                let (kind, revision) = (ChangeKind::parse(&set(row.kind)?), Revision(set(row.number)?));
+                self.changes.push((row.ordinal, Change { revision, kind, subject: set(row.key)? }));
+            }
+            Source::Part => self.parts.push(row.try_into()?),
+            Source::Entry => self.entries.push(row.try_into()?),
+            Source::Resource => self.definitions.resources.push(row.try_into()?),
+            Source::Template => self.definitions.templates.push(row.try_into()?),
+            Source::Prompt => self.definitions.prompts.push(row.try_into()?),
+            Source::Skill => self.definitions.skills.push(row.try_into()?),
+            Source::Mount => self.definitions.mounts.push(row.try_into()?),
+        }
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        self.changes.sort_unstable_by_key(|(ordinal, change)| (change.revision, *ordinal));
+        each_kind!(K => sort(K::of_mut(&mut self.definitions)));
+        join(&mut self.definitions.resources, std::mem::take(&mut self.parts));
+    }
+
+    /// The revision of the locked head, and that of the head as it was read; `None` if the agent does not exist.
+    pub(super) fn revisions(&self) -> Option<(Revision, Revision)> {
+        Some((self.locked?, self.agent.as_ref()?.0.revision))
+    }
+
+    /// The definitions, in byte order of their keys.
+    pub(super) fn into_definitions(self) -> ByKind<Stored> {
+        self.definitions
+    }
+
+    /// What the rows stand for; `None` if the agent does not exist.
+    pub(super) fn into_state(self) -> Option<AgentState> {
+        let Self { agent, changes, definitions, entries, .. } = self;
+        let (head, description) = agent?;
+        let changes = changes.into_iter().map(|(_, change)| change).collect();
+        Some(AgentState { head, description, changes, definitions, entries })
+    }
+}
