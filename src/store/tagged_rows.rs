@@ -45,7 +45,7 @@ impl Source {
 
     /// The source with a tag.
     pub(super) fn of(tag: i32) -> Result<Self, StoreError> {
-        let source = usize::try_from(tag).ok().and_then(|tag| Self::ALL.get(tag).copied());
+        let source = Self::ALL.into_iter().find(|source| *source as i32 == tag);
         source.ok_or(StoreError::Unreadable("tag of a row"))
     }
 }

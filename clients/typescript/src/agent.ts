@@ -7,7 +7,7 @@ type Schemas = components['schemas'];
 
 /** How often a change is made again on what was written meanwhile. */
 const MOST_CONFLICTS = 10;
-/** Half the longest wait in ms after the first conflict, doubled after each. A random part is waited, so that writers part. */
+/** Exponential backoff with jitter after a conflict, in ms: the wait is random, up to this times 2 to the number of conflicts. */
 const CONFLICT_WAIT = 20;
 /** Items that a list requests at once: the most that a gateway answers. */
 const PAGE = 500;

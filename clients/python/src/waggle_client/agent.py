@@ -15,7 +15,7 @@ New = TypeVar("New")
 
 #: How often a change is made again on what was written meanwhile.
 MOST_CONFLICTS = 10
-#: Half the longest wait in seconds after the first conflict, doubled after each. A random part is waited, so that writers part.
+#: Exponential backoff with jitter after a conflict, in seconds: the wait is random, up to this times 2 to the number of conflicts.
 CONFLICT_WAIT = 0.02
 #: Items that a list requests at once: the most that a gateway answers.
 PAGE = 500
