@@ -38,7 +38,7 @@ pub(super) fn transport(
             config.custom_headers(HashMap::from([(name, HeaderValue::from_str(key).unwrap())]))
         }
     };
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
     StreamableHttpClientTransport::with_client(http, config)
 }
 

@@ -50,7 +50,7 @@ async fn connect(
     let name = HeaderName::from_static("x-agent-api-key");
     let config = StreamableHttpClientTransportConfig::with_uri(uri)
         .custom_headers([(name, HeaderValue::from_str(key).unwrap())].into());
-    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
     let transport = StreamableHttpClientTransport::with_client(http, config);
     let (send, received) = mpsc::unbounded_channel();
     let client = Receiver(send, ClientConfig::default().with_protocol_version(version));
