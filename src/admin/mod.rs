@@ -53,7 +53,7 @@ pub fn router(admin: Arc<Admin>) -> Router {
     routes
         .merge(hooks::received())
         .route_layer(axum::middleware::from_fn(audited::name))
-        .merge(openapi::served(&document).merge(browser::router()).route_layer(charged))
+        .merge(openapi::served(document).merge(browser::router()).route_layer(charged))
         .fallback(async |_: Visit| AdminFault(Fault::NotFound("path")))
         .method_not_allowed_fallback(extract::method_not_allowed)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), authentication::check_host))
