@@ -113,12 +113,13 @@ pub fn read<'a>(headers: &'a HeaderMap, operators: &OperatorKeys) -> Result<Pres
     );
     let Some((first, agent_only)) = tokens.next() else { return Ok(Presented::Anonymous) };
     let text = first.ok_or(Fault::Unauthenticated)?;
+    // The same credential in both headers counts as a bearer token.
     let mut agent_only = agent_only;
     for (other, other_agent_only) in tokens {
         if other != Some(text) {
             return Err(Fault::Unauthenticated);
         }
-        agent_only |= other_agent_only;
+        agent_only &= other_agent_only;
     }
     if is_token(text) {
         return if agent_only { Err(Fault::Unauthenticated) } else { Ok(Presented::Token(text)) };
@@ -215,6 +216,12 @@ mod tests {
             (&[("authorization", &bearer(&format!("{}.e30.x", "a".repeat(16 * 1024))))], "unauthenticated"),
             (&[("authorization", &bearer(owner.reveal()))], "owner"),
             (&[("x-agent-api-key", owner.reveal())], "unauthenticated"),
+            (&[("x-agent-api-key", owner.reveal()), ("authorization", &bearer(owner.reveal()))], "owner"),
+            (&[("x-agent-api-key", owner.reveal()), ("x-agent-api-key", owner.reveal())], "unauthenticated"),
+            (
+                &[("authorization", &bearer(operator.reveal())), ("x-agent-api-key", operator.reveal())],
+                "operator",
+            ),
             (&[("authorization", &bearer(operator.reveal()))], "operator"),
             (&[("authorization", &bearer(key(KeyKind::Operator, 5).reveal()))], "unauthenticated"),
             (&[("x-agent-api-key", operator.reveal())], "unauthenticated"),
