@@ -95,7 +95,14 @@ impl Admin {
     /// Sends a request.
     pub(super) fn exchange(&self, request: &Request) -> Result<Answer, Failure> {
         let (status, answer) = self.transmit(request)?;
-        if status.is_success() { Ok(answer) } else { Err(self.refusal(status, &answer.body)) }
+        let creates = matches!(request.condition, Some(("if-none-match", _)));
+        match status {
+            StatusCode::PRECONDITION_FAILED if creates => {
+                Err(Failure::Gateway("it exists already; use update to change it (already_exists)".to_owned()))
+            }
+            status if status.is_success() => Ok(answer),
+            status => Err(self.refusal(status, &answer.body)),
+        }
     }
 
     /// Calls a method of an agent's MCP endpoint, and returns the result.

@@ -45,6 +45,7 @@ pub(super) struct Skill {
 #[derive(Subcommand)]
 enum Command {
     /// Make a skill equal to a folder with a `SKILL.md`, or add a skill; it keeps its labels.
+    #[command(visible_aliases = ["create", "update"])]
     Push {
         /// The folder.
         dir: PathBuf,

@@ -84,7 +84,7 @@ pub(super) const DEFINITIONS: &[Case] = &[
         RESOURCE,
         1,
         "",
-        "precondition failed: the current revision is 2 (revision_mismatch)\n",
+        "it exists already; use update to change it (already_exists)\n",
     ),
     ("resource list --agent a", "", 0, "URI NAME MIME TYPE BYTES LABELS\nx:guide Guide text/plain 8\n", ""),
     (
