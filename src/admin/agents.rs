@@ -31,8 +31,8 @@ use crate::model::tool::{ToolSet, ToolSets};
 pub(super) struct Create {
     /// `^[a-z0-9][a-z0-9_-]{0,62}$`, unique over the whole gateway.
     id: String,
-    /// The id of the tenant.
-    tenant: String,
+    /// The id of the tenant, unless the query names it.
+    tenant: Option<String>,
     name: Option<Name>,
     title: Option<Name>,
     instructions: Option<Instructions>,
@@ -41,7 +41,7 @@ pub(super) struct Create {
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Vec<ToolSet>, required = false)]
     tools: Option<ToolSets>,
-    /// Default: enabled, unless the operator disabled the previous agent with this id.
+    /// Default: enabled, unless the operator disabled the previous agent with this id and another caller creates this one.
     enabled: Option<bool>,
     /// Its limits; only the operator sets them. Default: those of the previous agent with this id, or the tenant's
     /// `agentLimits`.
@@ -72,6 +72,14 @@ pub(super) struct Update {
     /// Replaced as a whole; `null` restores the settings. Only the operator changes them.
     #[serde(default, deserialize_with = "present")]
     limits: Option<Option<UseLimits>>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CreateParams {
+    /// The id of the tenant, if the body names none.
+    tenant: Option<String>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -134,17 +142,18 @@ impl From<Agent> for AgentView {
     path = "/admin/v1/agents",
     operation_id = "createAgent",
     tag = "Agents",
+    params(CreateParams),
     request_body = Create,
     responses((status = 201, description = "The agent", body = AgentView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn create(
     State(app): App,
     authority: Authority,
-    _: Params<Nothing>,
+    Params(params): Params<CreateParams>,
     Input(new): Input<Create>,
 ) -> Answer<impl IntoResponse> {
     let slug = Slug::parse_agent(&new.id).map_err(|error| Fault::invalid_params(format!("id {error}")))?;
-    let tenant = authority.tenant(&app.identity, &new.tenant).await?;
+    let tenant = authority.tenant(&app.identity, &tenant_of(params.tenant, new.tenant)?).await?;
     let description = AgentDescription {
         name: new.name.map_or_else(|| slug.to_string(), Name::into),
         title: new.title.map(Name::into),
@@ -159,6 +168,16 @@ pub(super) async fn create(
     let (status, audited) = authority.answers(StatusCode::CREATED);
     let agent = app.identity.create_agent(new, audited).await?;
     Ok((status, [(ETAG, etag(agent.revision))], Json(AgentView::from(agent))))
+}
+
+/// The tenant of a new agent, which the query or the body names.
+fn tenant_of(query: Option<String>, body: Option<String>) -> Result<String, Fault> {
+    match (query, body) {
+        (Some(query), Some(body)) if query != body => {
+            Err(Fault::invalid_params("tenant: the query and the body name different tenants"))
+        }
+        (query, body) => body.or(query).ok_or_else(|| Fault::invalid_params("missing field `tenant`")),
+    }
 }
 
 /// Lists agents.

@@ -30,7 +30,8 @@ pub struct NewAgent {
     pub description: AgentDescription,
     /// Who may read it.
     pub access: Access,
-    /// Whether it is enabled; by default it is, unless the operator disabled the last agent of its slug.
+    /// Whether it is enabled; by default it is, unless the operator disabled the last agent of its slug and another caller
+    /// creates this one.
     pub enabled: Option<bool>,
     /// Its limits, which only the operator sets; by default those of the last agent of its slug, or the tenant's
     /// initial ones.
@@ -151,7 +152,10 @@ impl Identity {
         let uid = AgentId(self.sources.uid()?);
         let kept = Kept::of(retired, &tenant, uid);
         let Enabling { enabled, disabled_by_operator } =
-            new.enabled.map_or(Ok(kept.enabling), |enabled| kept.enabling.set(enabled, new.by_operator))?;
+            match new.enabled.or(new.by_operator.then_some(true)) {
+                Some(enabled) => kept.enabling.set(enabled, new.by_operator)?,
+                None => kept.enabling,
+            };
         let agent = Agent {
             uid,
             slug: new.slug,

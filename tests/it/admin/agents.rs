@@ -121,3 +121,38 @@ async fn reused_slug_stays_with_its_tenant_and_its_revisions_go_on() {
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     assert_eq!(replica.http.post("a", &old_key, &ping).await.status, 401);
 }
+
+#[tokio::test]
+async fn query_or_body_names_the_tenant_of_a_new_agent() {
+    let (_database, replica) = gateway().await;
+    replica.tenant("acme").await;
+    replica.tenant("bees").await;
+    let create = async |query: &str, body| replica.admin("POST", &format!("/agents{query}"), Some(body)).await;
+    let made = create("?tenant=acme", json!({"id": "a"})).await;
+    assert_eq!((made.status.as_u16(), made.json()["tenant"].clone()), (201, json!("acme")));
+    assert_eq!(create("?tenant=acme", json!({"id": "b", "tenant": "acme"})).await.status, 201);
+    for (query, body, detail) in [
+        ("?tenant=acme", json!({"id": "c", "tenant": "bees"}), "tenant: the query and the body name different tenants"),
+        ("", json!({"id": "c"}), "missing field `tenant`"),
+    ] {
+        assert_eq!(normalized(&create(query, body).await), problem(400, "invalid_params", detail));
+    }
+    let bees = owner(&replica, "bees").await;
+    let foreign = replica.http.admin(&bees, "POST", "/agents?tenant=acme", Some(json!({"id": "c"}))).await;
+    assert_eq!(foreign.status, 404);
+}
+
+#[tokio::test]
+async fn disabled_agent_that_is_made_again_stays_disabled_for_the_owner_alone() {
+    let (_database, replica) = gateway().await;
+    replica.tenant("acme").await;
+    let acme = owner(&replica, "acme").await;
+    let agent = json!({"id": "a", "tenant": "acme"});
+    assert_eq!(replica.admin("POST", "/agents", Some(agent.clone())).await.status, 201);
+    assert_eq!(replica.admin("PATCH", "/agents/a", Some(json!({"enabled": false}))).await.status, 200);
+    for (key, enabled) in [(&acme, false), (&replica.operator, true)] {
+        assert_eq!(replica.http.admin(&acme, "DELETE", "/agents/a", None).await.status, 204);
+        let made = replica.http.admin(key, "POST", "/agents", Some(agent.clone())).await;
+        assert_eq!((made.status.as_u16(), &made.json()["enabled"]), (201, &json!(enabled)));
+    }
+}
