@@ -62,6 +62,7 @@ pub(super) fn identity_limits(settings: &Settings) -> IdentityLimits {
         unknown_keys_per_second: settings.access.unknown_keys_per_second,
         agents_per_tenant: settings.limits.agents_per_tenant,
         retired_slugs_per_tenant: settings.limits.retired_slugs_per_tenant,
+        active_keys: settings.limits.active_keys,
         key_rate: settings.limits.key,
     }
 }

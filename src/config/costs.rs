@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU32;
 
+use super::number::Count;
+use super::reader::Reader;
 use super::section::section;
 use crate::model::method::CostClass;
 
@@ -19,7 +21,8 @@ section! {
         search: count(u32, 0..=1_000) = 1,
         /// `completion/complete`.
         complete: count(u32, 0..=1_000) = 1,
-        /// Opening a stream: `subscriptions/listen`, and `GET` in a session.
+        /// Opening a stream: `subscriptions/listen`, and `GET` in a session. Default: 5, or the smallest burst of `[limits]`
+        /// if that is less.
         stream: count(u32, 0..=1_000) = 5,
         /// `server/discover`. A client whose probe is refused assumes an old server.
         discover: count(u32, 0..=1_000) = 0,
@@ -34,6 +37,14 @@ section! {
 }
 
 impl Costs {
+    /// Lowers the default cost of a stream to the smallest burst: above it each stream would be refused.
+    pub(super) fn fit(&mut self, burst: u32, reader: &mut Reader) {
+        if burst < self.stream && !reader.was_given("costs.stream") {
+            self.stream = burst;
+            reader.show("costs.stream", &Count(0..=1_000), &burst);
+        }
+    }
+
     /// The cost of a request of this class.
     pub fn of(&self, class: CostClass) -> u32 {
         match class {

@@ -91,7 +91,8 @@ impl<N: Into<String>, V: Into<OsString>> FromIterator<(N, V)> for Environment {
     }
 }
 
-/// The setting that a variable names, known or not; `None` for a variable of another program.
+/// The setting that a variable names, known or not; `None` for a variable of another program. One without `__` is refused
+/// only if it resembles a setting ([`Reader::finish`](super::reader::Reader::finish)).
 ///
 /// Variables are sorted by name, so `DATABASE_URL` precedes `WAGGLE_…` and is overridden by it.
 fn setting_of(name: &str, value: &OsStr) -> Option<String> {

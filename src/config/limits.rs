@@ -13,9 +13,9 @@ section! {
     #[derive(Clone, Debug)]
     pub struct Limits["limits"] {
         /// The body limit of an MCP request.
-        body_bytes: size(usize, KIB..=64 * MIB) = 4 * MIB,
+        body_bytes: size(usize, 1..=64 * MIB) = 4 * MIB,
         /// The contents of one resource.
-        content_bytes: size(usize, KIB..=256 * MIB) = 16 * MIB,
+        content_bytes: size(usize, 1..=256 * MIB) = 16 * MIB,
         /// How many files one skill may have.
         skill_files: count(usize, 1..=10_000) = 512,
         /// The files of one skill.
@@ -29,6 +29,9 @@ section! {
         /// How many ids of deleted agents may stay reserved for one tenant. Above it only ids that it had can be used again;
         /// none is released.
         retired_slugs_per_tenant: count(u32, 1..=1_000_000) = 100_000,
+        /// How many active keys one agent may have, and how many active owner keys one tenant. Each can be rotated also when
+        /// there are so many.
+        active_keys: count(u32, 1..=100_000) = 1_000,
         /// How many resources one agent may register.
         resources_per_agent: count(u32, 1..=10_000_000) = 100_000,
         /// How many resource templates one agent may register.

@@ -176,7 +176,10 @@ fn read(
     environment.add_to(&mut layers);
     flags.add_to(&mut layers);
     let mut reader = Reader::new(layers, environment.clone(), broken);
-    let settings = Settings::read(&mut reader);
+    let mut settings = Settings::read(&mut reader);
+    if let Some((_, burst)) = settings.limits.smallest_burst() {
+        settings.costs.fit(burst, &mut reader);
+    }
     if complete {
         settings.check_whole(&mut reader, purpose);
     }
@@ -244,10 +247,8 @@ impl Settings {
         self.audit.check_checkpoints(reader, &self.embedded.data_dir);
         let (highest, cost) = self.costs.highest();
         if let Some((small, burst)) = self.limits.smallest_burst().filter(|(_, burst)| *burst < cost) {
-            // A default is not to blame.
-            let blamed = if reader.was_given(highest) { highest } else { small };
             reader.refuse(
-                blamed,
+                highest,
                 &format!(
                     "{highest} is {cost}, but {small} is {burst}: such a request would always be refused"
                 ),

@@ -132,6 +132,13 @@ impl Reader {
         self.entries.iter().any(|entry| entry.name == name && entry.source.is_some())
     }
 
+    /// Shows another value of a setting that was read, for a default that settings below it decide.
+    pub(super) fn show<K: Kind>(&mut self, name: &str, kind: &K, value: &K::Value) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.name == name) {
+            entry.value = Some(kind.display(value));
+        }
+    }
+
     /// Reports settings that contradict each other, under the one to change.
     pub(super) fn refuse(&mut self, setting: &str, message: &str) {
         let source =
@@ -147,7 +154,8 @@ impl Reader {
     pub(super) fn finish(mut self) -> Result<Vec<Entry>, Vec<Problem>> {
         let known: Vec<&str> = self.entries.iter().map(|entry| entry.name).collect();
         let unknown = self.layers.left_over().filter(|(name, given)| !is_empty_section(name, given, &known));
-        self.problems.extend(unknown.map(|(name, given)| unknown_setting(name, given.source, &known)));
+        let unknown = unknown.map(|(name, given)| unknown_setting(name, given.source, &known));
+        self.problems.extend(unknown.filter(|(_, foreign)| !foreign).map(|(problem, _)| problem));
         if self.problems.is_empty() { Ok(self.entries) } else { Err(self.problems) }
     }
 
@@ -181,7 +189,9 @@ fn is_empty_section(name: &str, given: &LayerValue, known: &[&str]) -> bool {
     matches!(given.raw, Raw::EmptyTable) && known.iter().any(section)
 }
 
-fn unknown_setting(name: String, source: Source, known: &[&str]) -> Problem {
+/// The problem with an unknown name, and whether it belongs to another program: a variable without `__` that resembles no
+/// setting, such as `WAGGLE_BIN` of a script.
+fn unknown_setting(name: String, source: Source, known: &[&str]) -> (Problem, bool) {
     let in_environment = matches!(source, Source::Variable(_));
     let advice = problem::advice(&name, known, |setting| {
         if in_environment {
@@ -190,5 +200,6 @@ fn unknown_setting(name: String, source: Source, known: &[&str]) -> Problem {
             setting.to_owned()
         }
     });
-    Problem { source: Some(source), setting: Some(name), message: format!("unknown setting{advice}") }
+    let foreign = in_environment && advice.is_empty() && !name.contains('.');
+    (Problem { source: Some(source), setting: Some(name), message: format!("unknown setting{advice}") }, foreign)
 }

@@ -141,10 +141,12 @@ const ORIGINS: List<AllowedOrigin> =
     List { item: Text { parse: AllowedOrigin::parse, display: AllowedOrigin::to_string }, never_empty: None };
 
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let named = text.starts_with("localhost");
-    let hint = if named { "; a name is not resolved" } else { "" };
-    let wrong = |_| format!("is not an address and a port, such as 127.0.0.1:8094 or [::]:8094{hint}");
-    text.parse().map_err(wrong)
+    // RFC 6761, section 6.3: the name is always a loopback address. Other names are not resolved.
+    let local = text.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+    if let Some(port) = local {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    text.parse().map_err(|_| "is not an address and a port, such as 127.0.0.1:8094 or [::]:8094".to_owned())
 }
 
 fn network(text: &str) -> Result<IpNet, String> {

@@ -7,7 +7,7 @@ section! {
     #[derive(Clone, Debug)]
     pub struct Sessions["sessions"] {
         /// The idle timeout: how long a session without use and without an open stream lasts.
-        idle: seconds(2..=2_592_000) = 1800,
+        idle: seconds(1..=2_592_000) = 1800,
         /// How many resources one session may subscribe to.
         subscriptions: count(usize, 1..=100_000) = 1000,
         /// How many sessions one principal, or one address (an IPv6 /64 is one) without a credential, may have with one

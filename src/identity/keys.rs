@@ -25,10 +25,6 @@ use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::keys::KeyEnd;
 use crate::store::write::{Write, WriteSummary};
 
-/// The maximum number of active keys of one agent, and of active owner keys of one tenant.
-const MOST_ACTIVE: i64 = 10;
-/// The maximum including replaced keys in their grace period, so that each of the active ones can be rotated.
-const MOST_ROTATING: i64 = 2 * MOST_ACTIVE;
 /// The maximum number of keys that one revision names individually.
 const MOST_ANNOUNCED: usize = 1_000;
 
@@ -107,8 +103,8 @@ impl Identity {
     /// Creates a key within the bounds of the key that creates it.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] for an expiry in the past or beyond the tenant's maximum age, or an eleventh active
-    /// key; [`Fault::NotFound`]; those of [`KeyBounds`]; [`Fault::Unauthenticated`] if the creator was revoked
+    /// [`Fault::InvalidParams`] for an expiry in the past or beyond the tenant's maximum age, or an active key
+    /// above [`IdentityLimits::active_keys`](super::IdentityLimits::active_keys); [`Fault::NotFound`]; those of [`KeyBounds`]; [`Fault::Unauthenticated`] if the creator was revoked
     /// meanwhile.
     pub async fn create_key(
         self: &Arc<Self>,
@@ -132,7 +128,8 @@ impl Identity {
                         let bounds = identity.bounds(write, new.tenant, maker).await?;
                         identity.check_age(write, &new).await?;
                         let terms = identity.terms(new, &bounds)?;
-                        identity.issue(write, terms, revision, MOST_ACTIVE, None).await
+                        let most = identity.limits.active_keys.into();
+                        identity.issue(write, terms, revision, most, None).await
                     })
                     .await
             })
@@ -374,7 +371,9 @@ impl Identity {
             principal: old.principal,
             maker: bounds.principal(),
         };
-        self.issue(write, terms, revision, MOST_ROTATING, Some(&old)).await
+        // Those in their grace period included, so that each of the active ones can be rotated.
+        let most = 2 * i64::from(self.limits.active_keys);
+        self.issue(write, terms, revision, most, Some(&old)).await
     }
 }
 

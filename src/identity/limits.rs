@@ -11,6 +11,8 @@ pub struct IdentityLimits {
     pub agents_per_tenant: u32,
     /// Slugs that stay reserved for one tenant because agents of it had them.
     pub retired_slugs_per_tenant: u32,
+    /// Active keys of one agent, and active owner keys of one tenant.
+    pub active_keys: u32,
     /// The rate of a key without a rate of its own.
     pub key_rate: Option<Rate>,
 }

@@ -289,9 +289,24 @@ fn costs_above_the_burst_are_refused() {
     let text = "[costs]\nstream = 20\n[limits]\nkey_burst = 19\nagent_burst = 20\ntenant_burst = 1\ntenant_per_second = 0";
     let expected = "waggle.toml:2: costs.stream: costs.stream is 20, but limits.key_burst is 19: such a request would always be refused";
     assert_eq!(file(text).refused(), expected);
-    let given = variables(&[("WAGGLE_LIMITS__AGENT_BURST", "4")]);
-    let expected = "environment variable WAGGLE_LIMITS__AGENT_BURST: costs.stream is 5, but limits.agent_burst is 4: such a request would always be refused";
-    assert_eq!(given.refused(), expected);
+}
+
+#[test]
+fn default_cost_of_a_stream_is_at_most_the_smallest_burst() {
+    let costs = |given: &Given<'_>| given.read(Purpose::Assist).ok().unwrap().settings.costs;
+    let given = variables(&[("WAGGLE_LIMITS__AGENT_BURST", "4"), ("WAGGLE_LIMITS__KEY_BURST", "2")]);
+    assert_eq!(costs(&given).stream, 2);
+    let given = variables(&[("WAGGLE_LIMITS__KEY_BURST", "2"), ("WAGGLE_LIMITS__KEY_PER_SECOND", "0")]);
+    assert_eq!(costs(&given).stream, 5, "a rate that is off has no burst");
+}
+
+#[test]
+fn variable_without_section_that_resembles_no_setting_is_ignored() {
+    let names = ["WAGGLE_BIN", "WAGGLE_TEST", "WAGGLE_BASE_URL", "WAGGLE_PORT"];
+    let given: Vec<_> = names.iter().map(|name| (*name, "x")).collect();
+    assert!(variables(&given).read(Purpose::Assist).is_ok());
+    let expected = "environment variable WAGGLE_COLOUR__RED: unknown setting";
+    assert_eq!(variables(&[("WAGGLE_COLOUR__RED", "x")]).refused(), expected);
 }
 
 #[test]

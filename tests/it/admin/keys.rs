@@ -98,10 +98,11 @@ async fn owner_key_reaches_agents_of_its_tenant_within_its_scopes() {
 }
 
 #[tokio::test]
-async fn ten_active_keys_are_the_most_and_each_can_be_rotated() {
+async fn active_keys_are_limited_and_each_can_be_rotated() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
-    let replica = Builder::new(&database).clock(clock.clone()).start().await;
+    let limited = Builder::new(&database).set("WAGGLE_LIMITS__ACTIVE_KEYS", 10);
+    let replica = limited.clock(clock.clone()).start().await;
     replica.tenant("acme").await;
     replica.agent("acme", "a").await;
     let mut keys = Vec::new();

@@ -14,7 +14,7 @@ pub(super) const HEAD: &str = "
 Each body member that is a limit, with a value wider than the operator's or than that of the calling key: for an agent
 that the operator limited and disabled (and then deleted, for `createAgent`), for a key that the operator limited, and
 for new keys without bounds. The bounds of the configuration (`limits.agents_per_tenant`,
-`limits.retired_slugs_per_tenant`, ten active keys) apply to every credential.
+`limits.retired_slugs_per_tenant`, `limits.active_keys`) apply to every credential.
 ";
 
 /// The kind of a body member.
