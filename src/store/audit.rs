@@ -17,6 +17,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 use uuid::Uuid;
 
+use super::undelayed::{Relay, undelayed};
 use super::{Store, StoreError};
 use crate::model::audit::chain::{Batch, Chain, Digest};
 use crate::model::audit::signature::Signer;
@@ -33,12 +34,19 @@ const CONNECT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct AuditLog {
     options: PgConnectOptions,
-    connection: Option<PgConnection>,
+    connection: Option<Connected>,
     /// Days whose partition is known to exist.
     days: HashSet<i32>,
     deadline: Duration,
     /// Signs ledger entries.
     signer: Option<Arc<Signer>>,
+}
+
+/// An open connection.
+#[derive(Debug)]
+struct Connected {
+    connection: PgConnection,
+    relay: Option<Relay>,
 }
 
 /// Why rows were not appended.
@@ -90,16 +98,16 @@ impl AuditLog {
     ) -> Result<T, E> {
         let (kept, options, deadline) = (self.connection.take(), self.options.clone(), self.deadline);
         let working = async {
-            let mut connection = match kept {
-                Some(connection) => connection,
+            let mut connected = match kept {
+                Some(connected) => connected,
                 None => connect(&options, deadline).await?,
             };
-            let done = work(&mut connection).await?;
-            Ok::<_, E>((connection, done))
+            let done = work(&mut connected.connection).await?;
+            Ok::<_, E>((connected, done))
         };
         let late = |_| Err(StoreError::Timeout.into());
-        let (connection, done) = tokio::time::timeout(deadline, working).await.unwrap_or_else(late)?;
-        self.connection = Some(connection);
+        let (connected, done) = tokio::time::timeout(deadline, working).await.unwrap_or_else(late)?;
+        self.connection = Some(connected);
         Ok(done)
     }
 
@@ -167,16 +175,26 @@ impl AuditLog {
 
     /// Closes the connection; the next operation opens another.
     pub async fn close(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            // If the database is unreachable, closing fails, and the connection is dropped.
-            let _ = tokio::time::timeout(CONNECT, connection.close()).await;
-        }
+        let Some(Connected { connection, relay }) = self.connection.take() else { return };
+        let closed = async {
+            connection.close().await?;
+            if let Some(mut relay) = relay {
+                relay.ended().await;
+            }
+            Ok::<_, sqlx::Error>(())
+        };
+        // If the database is unreachable, closing fails, and the connection is dropped.
+        let _ = tokio::time::timeout(CONNECT, closed).await;
     }
 }
 
-async fn connect(options: &PgConnectOptions, deadline: Duration) -> Result<PgConnection, StoreError> {
-    let mut connection =
-        tokio::time::timeout(CONNECT, options.connect()).await.map_err(|_| StoreError::Timeout)??;
+async fn connect(options: &PgConnectOptions, deadline: Duration) -> Result<Connected, StoreError> {
+    let connected = async {
+        let (options, relay) = undelayed(options).await?;
+        Ok::<_, sqlx::Error>((options.connect().await?, relay))
+    };
+    let (mut connection, relay) =
+        tokio::time::timeout(CONNECT, connected).await.map_err(|_| StoreError::Timeout)??;
     let millis = deadline.as_millis().to_string();
     sqlx::query!(
         "select set_config('statement_timeout', $1, false) as statement, \
@@ -186,7 +204,7 @@ async fn connect(options: &PgConnectOptions, deadline: Duration) -> Result<PgCon
     )
     .fetch_one(&mut connection)
     .await?;
-    Ok(connection)
+    Ok(Connected { connection, relay })
 }
 
 /// Moves the head of a chain from `before` to `after`; returns false if the head is not at `before`.

@@ -41,6 +41,7 @@ pub mod snapshot;
 mod tagged_rows;
 pub mod templates;
 pub mod tenants;
+mod undelayed;
 pub mod usage;
 pub mod watched;
 pub mod watching;
