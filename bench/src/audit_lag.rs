@@ -13,8 +13,10 @@ use crate::population::Group;
 use crate::run::to_f64;
 use crate::svg::{Axis, Chart, Line, Scale};
 
-/// How often the metrics are read.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// How often the metrics are read: no multiple of the time that events wait for each other.
+const INTERVAL: Duration = Duration::from_millis(23);
+/// The age that unwritten events may have, in milliseconds.
+const MOST_MS: f64 = 50.0;
 const MIB: f64 = 1_048_576.0;
 
 /// The results of one rate.
@@ -25,7 +27,7 @@ pub(crate) struct Lag {
     p99_micros: u64,
     samples: Vec<Sample>,
     /// Events lost meanwhile.
-    pub(crate) lost: u64,
+    lost: u64,
 }
 
 /// The metrics at one time.
@@ -66,6 +68,18 @@ impl Lag {
             samples,
             lost: self::lost(&metrics::scrape(port).await?).saturating_sub(lost),
         })
+    }
+
+    /// Fails if events were lost, or waited for longer than they may.
+    ///
+    /// # Errors
+    /// In these cases.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let oldest = self.quantile(990, |sample| sample.oldest_ms);
+        if self.lost > 0 {
+            return Err(Error::EventsLost(self.lost));
+        }
+        if oldest > MOST_MS { Err(Error::EventsLate(oldest, MOST_MS)) } else { Ok(()) }
     }
 
     /// The value that `per_mille` of a thousand samples do not exceed.
@@ -143,11 +157,23 @@ pub(crate) fn chart(lags: &[Lag]) -> Chart {
 mod tests {
     use super::*;
 
+    fn lag(samples: Vec<Sample>, lost: u64) -> Lag {
+        Lag { rate: 1, per_second: 0.0, failed: 0, p99_micros: 0, samples, lost }
+    }
+
+    #[test]
+    fn lost_and_late_events_are_failures() {
+        let aged = |oldest_ms| Sample { seconds: 0.0, waiting: 1.0, oldest_ms, spilled: 0.0 };
+        let samples = |late| (0..100).map(|nth| aged(if nth < late { 50.1 } else { 50.0 })).collect();
+        assert!(lag(samples(1), 0).check().is_ok());
+        assert!(matches!(lag(samples(2), 0).check(), Err(Error::EventsLate(..))));
+        assert!(matches!(lag(samples(0), 3).check(), Err(Error::EventsLost(3))));
+    }
+
     #[test]
     fn quantiles_of_samples_are_exact() {
         let sample = |waiting| Sample { seconds: 0.0, waiting, oldest_ms: 0.0, spilled: 0.0 };
-        let samples = (1..=200).rev().map(f64::from).map(sample).collect();
-        let lag = Lag { rate: 1, per_second: 0.0, failed: 0, p99_micros: 0, samples, lost: 0 };
+        let lag = lag((1..=200).rev().map(f64::from).map(sample).collect(), 0);
         let quantiles =
             [500, 990, 1000].map(|per_mille| format!("{}", lag.quantile(per_mille, |it| it.waiting)));
         assert_eq!(quantiles, ["100", "198", "200"]);

@@ -63,7 +63,7 @@ pub(crate) struct AuditLog {
 /// Measures and prints tables.
 ///
 /// # Errors
-/// If rows are lost or the log does not verify, or the gateway or the database cannot be run.
+/// If rows are lost or late or the log does not verify, or the gateway or the database cannot be run.
 pub(crate) async fn run(options: &AuditLog) -> Result<(), Error> {
     let print = |text: String| io::stdout().write_all(text.as_bytes()).map_err(Error::io("write the report"));
     let agents = (options.rows / BATCH).clamp(1, AGENTS);
@@ -83,10 +83,7 @@ pub(crate) async fn run(options: &AuditLog) -> Result<(), Error> {
             fs::write(file, svg::document(&[audit_lag::chart(&lags)]))
                 .map_err(Error::io("write the curves"))?;
         }
-        match lags.iter().map(|lag| lag.lost).sum::<u64>() {
-            0 => Ok(()),
-            lost => Err(Error::EventsLost(lost)),
-        }
+        lags.iter().try_for_each(Lag::check)
     })
     .await
 }

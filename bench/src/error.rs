@@ -85,6 +85,10 @@ pub(crate) enum Error {
     MountsTooSlow { listed: Duration, notified: Duration, ratio: f64 },
     #[error("{0} events of the audit log were lost")]
     EventsLost(u64),
+    #[error(
+        "unwritten events of the audit log were {0:.0} ms old at the 99th percentile, expected at most {1:.0} ms"
+    )]
+    EventsLate(f64, f64),
     #[error("interrupted; the servers have been stopped")]
     Interrupted,
 }

@@ -30,8 +30,6 @@ use crate::store::Store;
 
 /// Timeout of a write into the log that no response waits for.
 const LOG_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a batch waits for further events after its first.
-const LINGER: Duration = Duration::from_millis(30);
 
 /// Options of the audit log.
 #[derive(Debug, Clone)]
@@ -97,8 +95,8 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     }
     let (queue, metrics) = (Arc::new(EventQueue::new(options.queue)), Arc::new(AuditMetrics::default()));
     metrics.set_has_file(own.is_some());
-    let linger = if options.durability == Durability::Sync { Duration::ZERO } else { LINGER };
-    let batching = BatchOptions { linger, timeout: options.write_timeout };
+    let lingers = options.durability == Durability::Batched;
+    let batching = BatchOptions { lingers, timeout: options.write_timeout };
     let backlog = Backlog::new(orphaned, own, chain, Arc::clone(&metrics));
     let log = store.audit_log(LOG_TIMEOUT, options.signer.clone());
     let shared = (Arc::clone(&queue), Arc::clone(&metrics));

@@ -4,6 +4,7 @@
 //! Database operations run one at a time and may take long; meanwhile events are written to the spill file.
 
 mod batch_builder;
+mod schedule;
 mod shutdown;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::batch_builder::BatchBuilder;
+use self::schedule::WriteSchedule;
 use super::backlog::Backlog;
 use super::job::{Job, JobResult, JobRunner, MAX_MOVED};
 use super::metrics::AuditMetrics;
@@ -38,9 +40,9 @@ const MOVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How events are batched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BatchOptions {
-    /// How long a batch waits for further events after its first.
-    pub(super) linger: Duration,
-    /// How long events wait, after `linger`, until they are written to the spill file instead of the database.
+    /// Whether events wait for others, to share a transaction.
+    pub(super) lingers: bool,
+    /// How long events wait, after others, until they are written to the spill file instead of the database.
     pub(super) timeout: Duration,
 }
 
@@ -49,7 +51,9 @@ pub(super) struct Writer {
     queue: Arc<EventQueue>,
     metrics: Arc<AuditMetrics>,
     sources: Sources,
-    options: BatchOptions,
+    schedule: WriteSchedule,
+    /// How long events wait for the database.
+    timeout: Duration,
     end: ChainEnd,
     /// Shared with a blocking task that writes to the disk.
     backlog: Arc<Mutex<Backlog>>,
@@ -119,7 +123,8 @@ impl Writer {
             metrics,
             jobs: JobRunner::new(log, quarantine, sources.clone()),
             sources,
-            options,
+            schedule: if options.lingers { WriteSchedule::batched() } else { WriteSchedule::immediate() },
+            timeout: options.timeout,
             end: ChainEnd::new(chain),
             backlog: Arc::new(Mutex::new(backlog)),
             blocked: None,
@@ -141,22 +146,27 @@ impl Writer {
                 result = self.jobs.finished() => {
                     self.finish_job(result).await;
                     // Events queued meanwhile have not notified the writer.
-                    due = Some(Instant::now());
+                    due = Some(self.next_write());
                 }
                 // Before the events, which may arrive without a pause: spill files would not be drained.
                 () = sleep_until(next), if self.jobs.is_idle() => self.start_next_job().await,
                 () = self.queue.changed(), if free && due.is_none() => {
-                    due = Some(Instant::now() + self.options.linger);
+                    due = Some(self.next_write());
                 }
                 () = sleep_until(due.unwrap_or(next)), if free && due.is_some() => {
                     // Also if only rows of the outbox wait.
                     self.write_queued(self.queue.len().max(1)).await;
                     // The result of an operation makes events due again.
-                    due = (!self.queue.is_empty() && !self.end.unknown).then(Instant::now);
+                    due = (!self.queue.is_empty() && !self.end.unknown).then(|| self.next_write());
                 }
             }
         }
         self.finish().await;
+    }
+
+    /// When the queued events are due, or what only the outbox has.
+    fn next_write(&self) -> Instant {
+        self.schedule.due(self.queue.oldest().unwrap_or_else(Instant::now))
     }
 
     /// When the next database operation is due.
@@ -181,10 +191,14 @@ impl Writer {
         } else if let Some(batch) = &self.blocked {
             self.jobs.start(Job::Write(Arc::clone(batch)));
         } else {
-            self.end.unknown = true;
-            self.queue.take_outbox();
-            self.outbox.begin();
-            self.jobs.start(Job::MoveOutbox(self.end.chain));
+            // Otherwise events that have waited for others would wait for the move as well.
+            self.write_queued(self.queue.len()).await;
+            if self.jobs.is_idle() && self.blocked.is_none() && !self.is_behind() {
+                self.end.unknown = true;
+                self.queue.take_outbox();
+                self.outbox.begin();
+                self.jobs.start(Job::MoveOutbox(self.end.chain));
+            }
         }
     }
 
@@ -294,10 +308,12 @@ impl Writer {
             }
             // Counted twice for a moment, so that the metric never shows too few.
             self.metrics.set_pending(self.queue.len().min(MAX_EVENTS), self.queue.oldest());
+            let began = Instant::now();
             let (batch, waiters) = self.batches.take(&self.queue, self.end.chain, &self.sources);
             taken += usize::try_from(batch.after.seq - batch.before.seq).unwrap_or(usize::MAX);
             self.end.chain = batch.after;
             self.make_durable(batch, waiters).await;
+            self.schedule.record(began.elapsed());
         }
     }
 
@@ -347,7 +363,7 @@ impl Writer {
         let batch = Arc::new(batch);
         let queued = self.batches.began().filter(|_| self.backlog.lock().has_file());
         let deadline =
-            queued.map_or_else(Instant::now, |queued| queued + self.options.linger) + self.options.timeout;
+            queued.map_or_else(Instant::now, |queued| queued + self.schedule.longest()) + self.timeout;
         let waits = !self.jobs.is_idle() || self.is_behind() || self.jobs.retry_at.is_some();
         if !waits && Instant::now() < deadline {
             self.jobs.start(Job::Write(Arc::clone(&batch)));
