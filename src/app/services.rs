@@ -54,7 +54,7 @@ impl DatabaseServices {
         tokens: Arc<Tokens>,
     ) -> Self {
         let over = || (store.clone(), sources.clone());
-        let budget = MemoryBudget::new(cache_bytes(settings));
+        let budget = MemoryBudget::of_process(cache_bytes(settings));
         let memory = Arc::new(IdentityMemory::new(&budget));
         let agents = Arc::new(CellMap::new(&budget, "agents"));
         let session_cells = Arc::new(CellMap::new(&budget, "sessions"));

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use dashmap::DashMap;
 use parking_lot::RwLock;
 
+use super::resident_limit::{ReadResident, ResidentLimit, of_process};
 use crate::model::ids::TenantId;
 
 /// For how long an entry is protected after its use while its tenant holds no more than its part.
@@ -35,6 +36,7 @@ const SPARE_ACCOUNTS: usize = 1_024;
 /// The budget of all caches.
 pub struct MemoryBudget {
     limit: usize,
+    resident: ResidentLimit,
     used: AtomicUsize,
     /// The part of `used` that cannot be evicted.
     pinned: AtomicUsize,
@@ -121,16 +123,28 @@ pub(super) struct Candidate {
 impl MemoryBudget {
     /// A budget of so many bytes.
     pub fn new(bytes: u64) -> Arc<Self> {
-        let start = Instant::now();
-        Self::with_clock(bytes, move || {
-            u32::try_from(start.elapsed().as_millis() & u128::from(u32::MAX)).unwrap_or_default()
-        })
+        Self::with(bytes, milliseconds(), Box::new(|| None))
+    }
+
+    /// As [`new`](Self::new); less may be cached while the process has more memory resident than the budget accounts for.
+    pub fn of_process(bytes: u64) -> Arc<Self> {
+        Self::with(bytes, milliseconds(), Box::new(of_process))
     }
 
     /// As [`new`](Self::new), with a clock that counts milliseconds.
     pub fn with_clock(bytes: u64, clock: impl Fn() -> u32 + Send + Sync + 'static) -> Arc<Self> {
+        Self::with(bytes, clock, Box::new(|| None))
+    }
+
+    pub(super) fn with(
+        bytes: u64,
+        clock: impl Fn() -> u32 + Send + Sync + 'static,
+        resident: ReadResident,
+    ) -> Arc<Self> {
+        let limit = usize::try_from(bytes).unwrap_or(usize::MAX);
         Arc::new(Self {
-            limit: usize::try_from(bytes).unwrap_or(usize::MAX),
+            limit,
+            resident: ResidentLimit::new(limit, resident),
             used: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
             holders: AtomicUsize::new(0),
@@ -149,6 +163,16 @@ impl MemoryBudget {
     /// The bytes in use.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of the budget that are withheld, since the process has too much memory resident.
+    pub fn withheld(&self) -> usize {
+        self.resident.withheld()
+    }
+
+    /// The bytes that may be in use.
+    fn allowed(&self) -> usize {
+        self.limit - self.resident.withheld().min(self.limit)
     }
 
     /// The most bytes of one entry.
@@ -198,13 +222,15 @@ impl MemoryBudget {
     /// Evicts until the total is within the budget; false where that takes too many attempts, or nothing more can be
     /// evicted.
     pub(super) fn make_room(&self) -> bool {
-        if self.used() <= self.limit {
+        self.resident.update();
+        let allowed = self.allowed();
+        if self.used() <= allowed {
             return true;
         }
         self.tick();
         let caches = self.live();
         let mut attempts = MOST_ATTEMPTS;
-        while self.used() > self.limit {
+        while self.used() > allowed {
             let Some((cache, candidate)) = self.oldest(&caches, &mut attempts) else { return false };
             cache.evict(&candidate);
         }
@@ -243,7 +269,7 @@ impl MemoryBudget {
 
     /// The bytes that a tenant may hold of what it uses, independently of other tenants.
     fn guaranteed(&self) -> usize {
-        let shared = self.limit.saturating_sub(self.pinned.load(Ordering::Relaxed));
+        let shared = self.allowed().saturating_sub(self.pinned.load(Ordering::Relaxed));
         shared / 2 / self.holders.load(Ordering::Relaxed).max(1)
     }
 
@@ -264,6 +290,12 @@ impl std::fmt::Debug for MemoryBudget {
             .field("used", &self.used)
             .finish_non_exhaustive()
     }
+}
+
+/// A clock that counts milliseconds from now on.
+fn milliseconds() -> impl Fn() -> u32 + Send + Sync {
+    let start = Instant::now();
+    move || u32::try_from(start.elapsed().as_millis() & u128::from(u32::MAX)).unwrap_or_default()
 }
 
 /// The cache that holds the `nth` of all bytes: a few large entries are found beside any number of small ones of another
@@ -293,6 +325,7 @@ impl Account {
             self.budget.holders.fetch_add(1, Ordering::Relaxed);
         }
         self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.resident.insert(bytes);
     }
 
     fn subtract(&self, bytes: usize) {

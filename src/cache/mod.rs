@@ -14,6 +14,7 @@ mod group_commit;
 mod loader;
 mod maintenance;
 mod memory_budget;
+mod resident_limit;
 mod scope_map;
 mod shared_transaction;
 mod weighed_cache;

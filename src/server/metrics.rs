@@ -205,6 +205,8 @@ impl Metrics {
         let (caches, pinned) = (budget.stats(), identity.pinned_bytes());
         let help = "Bytes that all caches may take together.";
         text.gauge("waggle_cache_budget_bytes", help, budget.limit());
+        let help = "Bytes of the budget that are not used, since the process has too much memory resident.";
+        text.gauge("waggle_cache_withheld_bytes", help, budget.withheld());
         let help = "Entries of caches.";
         let mut family = text.family("waggle_cache_entries", Kind::Gauge, help);
         for cache in &caches {
