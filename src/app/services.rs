@@ -80,8 +80,9 @@ impl DatabaseServices {
             source_environment(settings, &store.location()),
             KeyFile::new(settings.sources.key_file.clone()),
         ));
-        let ttl = settings.sources.ttl;
-        let fetcher = Fetcher::new(Arc::clone(&connections), Arc::clone(&sources.clock), &budget, ttl);
+        let (ttl, bytes_per_second) = (settings.sources.ttl, settings.sources.bytes_per_second);
+        let clock = Arc::clone(&sources.clock);
+        let fetcher = Fetcher::new(Arc::clone(&connections), clock, &budget, ttl, bytes_per_second);
         let held = (agents, Arc::new(fetcher));
         let catalog = Catalog::new(over(), cached(), held, &budget, catalog_limits(settings));
         let sessions = Sessions::new(over(), written, session_cells, session_limits(settings));

@@ -27,5 +27,8 @@ section! {
         /// The maximum size of what is stored of the content that was found changed, for each connection, so that all
         /// replicas answer it until its ttlMs is over; each fetches the rest. 0: all.
         watched_bytes: size(u64, 0..=1_048_576 * MIB) = 64 * MIB,
+        /// The maximum rate at which bytes of a connection are received for a tenant on each replica, with those that
+        /// decompression yields. Above it they are read later, which counts towards the time limits of fetches. 0: any rate.
+        bytes_per_second: size(u64, 0..=1_048_576 * MIB) = 64 * MIB,
     }
 }

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use content_source::{Bounds, Content, FetchError, Fetched, Location, Segment, Validator};
+use content_source::{Content, FetchError, Fetched, Location, Segment, Validator};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::connections::Connections;
@@ -38,8 +38,6 @@ pub use polled::Polled;
 
 /// How long it is known that a source has no such content.
 const MISSING_FOR: Duration = Duration::from_secs(1);
-/// The maximum number of files of a directory, or rows of a statement.
-const MOST_ENTRIES: usize = 10_000;
 /// The maximum number of reads of a tenant that wait for fetches.
 const MOST_WAITING: usize = 4_096;
 
@@ -212,12 +210,14 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Fetcher {
-    /// A fetcher with nothing in memory, within `budget`; `ttl` is how old content may be whose definition does not say.
+    /// A fetcher with nothing in memory, within `budget`; `ttl` is how old content may be whose definition does not say, and
+    /// `bytes_per_second` how fast bytes of a connection come for a tenant, 0 for any rate.
     pub fn new(
         connections: Arc<Connections>,
         clock: Arc<dyn Clock>,
         budget: &Arc<MemoryBudget>,
         ttl: Duration,
+        bytes_per_second: u64,
     ) -> Self {
         let stop = CancellationToken::new();
         let inner = Inner {
@@ -225,7 +225,7 @@ impl Fetcher {
             clock,
             kept: WeighedCache::new(budget, "sources", |_| false),
             flights: Mutex::default(),
-            gates: Gates::new(),
+            gates: Gates::new(bytes_per_second),
             waiting: Arc::default(),
             ttl,
             began: Instant::now(),
@@ -390,12 +390,9 @@ impl Inner {
         let source = connection.source(key.tenant)?;
         let deadline = began + limits.timeout();
         let passage = self.gates.pass((*uid, *revision), limits, key.tenant, deadline).await?;
-        let since = since.map(Instant::into_std);
-        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES, since };
         let validator = known.and_then(|known| known.validator.as_ref());
-        let asked = timeout_at(deadline, source.fetch(&key.location, validator, bounds)).await;
-        let fetched = asked.unwrap_or(Err(FetchError::Timeout));
-        let is_open = passage.record(&fetched);
+        let wanted = (&key.location, validator);
+        let (fetched, is_open) = passage.fetch(&**source, wanted, (limits, since), deadline).await;
         match &fetched {
             Ok(_) | Err(FetchError::NotFound) => connection.health.succeeded(key.tenant),
             Err(error) => {

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use content_source::FetchError;
+use content_source::{Bounds, FetchError, Fetched, Location, Pace, Source, Validator};
 use governor::{DefaultDirectRateLimiter, Quota};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -24,6 +24,8 @@ const MOST_FETCHES: usize = 1_024;
 const MOST_OF_TENANT: usize = MOST_FETCHES / 8;
 /// The maximum number of fetches that wait for another of the replica to end.
 const MOST_WAITING: usize = 4_096;
+/// The maximum number of files of a directory, or rows of a statement.
+const MOST_ENTRIES: usize = 10_000;
 /// The number of gates above which those that are not in use are dropped.
 const MOST_GATES: usize = 16_384;
 
@@ -33,6 +35,8 @@ pub(super) struct Gates {
     by_use: Mutex<HashMap<(ConnectionId, TenantId), Arc<Gate>>>,
     tenants: Arc<Counts>,
     replica: Arc<FairSemaphore<TenantId>>,
+    /// How fast bytes of a connection come for a tenant; 0 for any rate.
+    bytes_per_second: u64,
 }
 
 /// The limits of a connection for a tenant, at one revision of the connection.
@@ -44,10 +48,11 @@ struct Gate {
     /// Of polls: half of the rate.
     polls: DefaultDirectRateLimiter,
     circuit: Mutex<Circuit>,
+    pace: Option<Arc<Pace>>,
 }
 
 impl Gate {
-    fn new(revision: Revision, limits: &ConnectionLimits) -> Self {
+    fn new(revision: Revision, limits: &ConnectionLimits, bytes_per_second: u64) -> Self {
         let positive = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
         let quota = |part: u32| {
             let burst = positive(limits.burst / part);
@@ -62,6 +67,7 @@ impl Gate {
             rate: quota(1),
             polls: quota(2),
             circuit: Mutex::default(),
+            pace: Pace::new(bytes_per_second),
         }
     }
 }
@@ -76,9 +82,9 @@ pub(super) struct Passage {
 }
 
 impl Gates {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(bytes_per_second: u64) -> Self {
         let replica = FairSemaphore::new(MOST_FETCHES, MOST_WAITING);
-        Self { by_use: Mutex::default(), tenants: Arc::default(), replica }
+        Self { by_use: Mutex::default(), tenants: Arc::default(), replica, bytes_per_second }
     }
 
     /// Admits a fetch, once there is a place among the concurrent ones.
@@ -106,7 +112,7 @@ impl Gates {
         Ok(Passage { gate, _place: place, _tenant: counted, _replica: replica })
     }
 
-    /// Admits a poll, which is then a fetch like any other.
+    /// Admits a poll, which is then a fetch like any other, or a scan. Returns how fast bytes of a scan come.
     ///
     /// # Errors
     /// [`FetchError::Busy`].
@@ -115,8 +121,10 @@ impl Gates {
         connection: (ConnectionId, Revision),
         limits: &ConnectionLimits,
         tenant: TenantId,
-    ) -> Result<(), FetchError> {
-        self.of(connection, limits, tenant).polls.check().map_err(|_| FetchError::Busy)
+    ) -> Result<Option<Arc<Pace>>, FetchError> {
+        let gate = self.of(connection, limits, tenant);
+        gate.polls.check().map_err(|_| FetchError::Busy)?;
+        Ok(gate.pace.clone())
     }
 
     fn of(
@@ -129,15 +137,40 @@ impl Gates {
         if gates.len() >= MOST_GATES && !gates.contains_key(&(connection, tenant)) {
             gates.retain(|_, gate| Arc::strong_count(gate) > 1 || gate.circuit.lock().is_failing());
         }
-        let gate = gates.entry((connection, tenant)).or_insert_with(|| Arc::new(Gate::new(revision, limits)));
+        let gate = gates
+            .entry((connection, tenant))
+            .or_insert_with(|| Arc::new(Gate::new(revision, limits, self.bytes_per_second)));
         if gate.revision != revision {
-            *gate = Arc::new(Gate::new(revision, limits));
+            *gate = Arc::new(Gate::new(revision, limits, self.bytes_per_second));
         }
         Arc::clone(gate)
     }
 }
 
 impl Passage {
+    /// Fetches a location of the source until a deadline, at the rate at which bytes come for the tenant. Records how that
+    /// ends; returns also whether the circuit is open now.
+    pub(super) async fn fetch(
+        &self,
+        source: &dyn Source,
+        (location, known): (&Location, Option<&Validator>),
+        (limits, since): (&ConnectionLimits, Option<Instant>),
+        deadline: Instant,
+    ) -> (Result<Fetched, FetchError>, bool) {
+        let since = since.map(Instant::into_std);
+        let pace = self.gate.pace.as_ref();
+        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES, since, pace };
+        let fetching = async {
+            if let Some(pace) = pace {
+                pace.ready().await;
+            }
+            source.fetch(location, known, bounds).await
+        };
+        let fetched = timeout_at(deadline, fetching).await.unwrap_or(Err(FetchError::Timeout));
+        let is_open = self.record(&fetched);
+        (fetched, is_open)
+    }
+
     /// Records how the fetch ended. Returns whether the circuit is open now.
     pub(super) fn record<T>(&self, outcome: &Result<T, FetchError>) -> bool {
         let mut circuit = self.gate.circuit.lock();

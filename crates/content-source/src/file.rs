@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
 use crate::location::{Location, Path, Segment};
+use crate::pace::Pace;
 use crate::paths;
 use crate::settings::{read_secrets, read_settings};
 use crate::source::{Bounds, ChangeHint, Entry, Fetched, Source, Tree, Validator};
@@ -75,7 +76,8 @@ pub(crate) fn connect(
             "must hold neither keys nor data of this process, and not lead out of `sources.file_roots`",
         );
     }
-    Ok(Folder { root, environment: Arc::clone(environment), threads: Arc::new(Semaphore::new(MAX_THREADS)) })
+    let threads = Arc::new(Semaphore::new(MAX_THREADS));
+    Ok(Folder { root, environment: Arc::clone(environment), threads })
 }
 
 impl Folder {
@@ -84,15 +86,25 @@ impl Folder {
         &self,
         work: impl FnOnce(&Dir, &CancellationToken) -> Result<T, FetchError> + Send + 'static,
     ) -> Result<T, FetchError> {
-        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(|_| FetchError::Busy)?;
         let (root, environment) = (self.root.clone(), Arc::clone(&self.environment));
+        self.run_without_root(move |abandoned| {
+            // Opened for each call: the directory may be replaced by another.
+            let (dir, _) = open_root(&root, &environment)?;
+            work(&dir, abandoned)
+        })
+        .await
+    }
+
+    async fn run_without_root<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&CancellationToken) -> Result<T, FetchError> + Send + 'static,
+    ) -> Result<T, FetchError> {
+        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(|_| FetchError::Busy)?;
         let abandoned = CancellationToken::new();
         let _guard = abandoned.clone().drop_guard();
         let work = move || {
             let _permit = permit;
-            // Opened for each call: the directory may be replaced by another.
-            let (dir, _) = open_root(&root, &environment)?;
-            work(&dir, &abandoned)
+            work(&abandoned)
         };
         tokio::task::spawn_blocking(work).await.map_err(|_| FetchError::Unreachable)?
     }
@@ -101,7 +113,7 @@ impl Folder {
         &self,
         location: &Location,
         known: Option<&Validator>,
-        bounds: Bounds,
+        bounds: Bounds<'_>,
     ) -> Result<Fetched, FetchError> {
         let Location::Path { path, query, reference: None } = location else {
             return Err(FetchError::NotAllowed);
@@ -109,12 +121,18 @@ impl Folder {
         if !query.is_empty() {
             return Err(FetchError::NotAllowed);
         }
+        let Bounds { bytes, entries, pace, .. } = bounds;
         let (path, known) = (path.clone(), known.cloned());
-        self.run(move |root, abandoned| {
-            let read = read::Read { root, known: known.as_ref(), bounds, abandoned };
-            if path.is_directory { read.directory(&joined(&path)) } else { read.file(&joined(&path)) }
-        })
-        .await
+        let find = move |root: &Dir, abandoned: &CancellationToken| {
+            let find = read::Find { root, known: known.as_ref(), bytes, entries, abandoned };
+            if path.is_directory { find.directory(joined(&path)) } else { find.file(joined(&path)) }
+        };
+        let Some(found) = self.run(find).await? else { return Ok(Fetched::Unchanged) };
+        // No thread waits.
+        if let Some(pace) = pace {
+            pace.reserve(found.bytes()).await;
+        }
+        self.run_without_root(move |abandoned| found.read(abandoned)).await
     }
 }
 
@@ -123,7 +141,7 @@ impl Source for Folder {
         &'a self,
         location: &'a Location,
         known: Option<&'a Validator>,
-        bounds: Bounds,
+        bounds: Bounds<'a>,
     ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
         Box::pin(self.fetch(location, known, bounds))
     }
@@ -133,6 +151,7 @@ impl Source for Folder {
         tree: &'a Tree,
         include: &'a (dyn Fn(&str) -> bool + Send + Sync),
         _since: Option<Instant>,
+        _pace: Option<&'a Arc<Pace>>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         scan::scan(self, tree, include)
     }

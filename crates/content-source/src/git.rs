@@ -6,6 +6,7 @@
 
 mod cache;
 mod objects;
+mod received;
 mod remote;
 
 use std::fmt;
@@ -22,12 +23,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::interval;
 
-use self::objects::{Commit, Listed};
+use self::objects::{Commit, Found, Listed};
+use self::received::Receive;
 use self::remote::Remote;
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
 use crate::location::Location;
+use crate::pace::Pace;
 use crate::paths;
 use crate::settings::{networks, read_secrets, read_settings};
 use crate::source::{Bounds, ChangeHint, Entry, Fetched, Source, Tree, Validator};
@@ -153,7 +156,12 @@ impl Git {
     }
 
     /// The commit that a reference names now, or named at some time since.
-    async fn commit(&self, reference: Option<&str>, since: Option<Instant>) -> Result<Commit, FetchError> {
+    async fn commit(
+        &self,
+        reference: Option<&str>,
+        since: Option<Instant>,
+        pace: Option<&Arc<Pace>>,
+    ) -> Result<Commit, FetchError> {
         let reference = match reference {
             None => self.reference.clone(),
             Some(text) => Reference::parse(text).ok_or(FetchError::NotFound)?,
@@ -167,9 +175,9 @@ impl Git {
                 let addresses = remote.resolve().await?;
                 // Dropped with this future: the work ends.
                 let interrupt = Interrupt(Arc::new(AtomicBool::new(false)));
-                let flag = Arc::clone(&interrupt.0);
+                let receive = Receive::new(pace.cloned(), Arc::clone(&interrupt.0));
                 let updater = Arc::clone(remote);
-                let update = blocking(move || updater.update(&reference, addresses, since, &flag));
+                let update = blocking(move || updater.update(&reference, addresses, since, &receive));
                 let mut update = std::pin::pin!(update);
                 let mut ticks = interval(SIZE_INTERVAL);
                 let mut is_too_large = false;
@@ -223,7 +231,7 @@ impl Source for Git {
         &'a self,
         location: &'a Location,
         known: Option<&'a Validator>,
-        bounds: Bounds,
+        bounds: Bounds<'a>,
     ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
         Box::pin(async move {
             let Location::Path { path, query, reference } = location else {
@@ -232,9 +240,15 @@ impl Source for Git {
             if !query.is_empty() {
                 return Err(FetchError::NotAllowed);
             }
-            let commit = self.commit(reference.as_deref(), bounds.since).await?;
+            let Bounds { bytes, entries, since, pace } = bounds;
+            let commit = self.commit(reference.as_deref(), since, pace).await?;
             let (path, known) = (path.clone(), known.cloned());
-            blocking(move || commit.read(&path, known.as_ref(), bounds)).await
+            let find = move || Ok((commit.find_files(&path, known.as_ref(), bytes, entries)?, commit));
+            let (Found::Files(files), commit) = blocking(find).await? else { return Ok(Fetched::Unchanged) };
+            if let Some(pace) = pace {
+                pace.reserve(files.bytes).await;
+            }
+            blocking(move || commit.read(files)).await
         })
     }
 
@@ -243,9 +257,10 @@ impl Source for Git {
         tree: &'a Tree,
         include: &'a (dyn Fn(&str) -> bool + Send + Sync),
         since: Option<Instant>,
+        pace: Option<&'a Arc<Pace>>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         // A directory a step, the deepest first: what waits is at most the siblings of the directories above.
-        let steps = stream::unfold(Scan::Start(tree, since), move |scan| async move {
+        let steps = stream::unfold(Scan::Start(tree, since, pace), move |scan| async move {
             match self.step(scan, include).await {
                 Ok(None) => None,
                 Ok(Some((entries, scan))) => Some((Ok(entries), scan)),
@@ -262,7 +277,7 @@ impl Source for Git {
 
 /// How far a scan is.
 enum Scan<'a> {
-    Start(&'a Tree, Option<Instant>),
+    Start(&'a Tree, Option<Instant>, Option<&'a Arc<Pace>>),
     /// Directories that are still to be listed: their paths, which end in `/`, and their trees.
     Rest(Arc<Commit>, Vec<(String, ObjectId)>),
     End,
@@ -276,8 +291,8 @@ impl Git {
     ) -> Result<Option<(Vec<Entry>, Scan<'a>)>, FetchError> {
         let (commit, mut directories) = match scan {
             Scan::End => return Ok(None),
-            Scan::Start(tree, since) => {
-                let commit = Arc::new(self.commit(tree.reference.as_deref(), since).await?);
+            Scan::Start(tree, since, pace) => {
+                let commit = Arc::new(self.commit(tree.reference.as_deref(), since, pace).await?);
                 let (path, opened) = (tree.path.clone(), Arc::clone(&commit));
                 let root = blocking(move || opened.directory(&path)).await?;
                 (commit, vec![(String::new(), root)])

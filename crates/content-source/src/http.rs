@@ -27,6 +27,7 @@ use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
 use crate::location::{Location, Path};
+use crate::pace::Pace;
 use crate::source::{Bounds, ChangeHint, Content, Entry, Fetched, Source, Tree, Validator};
 
 mod body;
@@ -75,7 +76,7 @@ impl Http {
         &self,
         location: &Location,
         known: Option<&Validator>,
-        bounds: Bounds,
+        bounds: Bounds<'_>,
     ) -> Result<Fetched, FetchError> {
         let Location::Path { path, query, reference: None } = location else {
             return Err(FetchError::NotAllowed);
@@ -89,7 +90,7 @@ impl Http {
         let headers = answer.headers();
         let (mime_type, modified) = (text(headers, &CONTENT_TYPE), date(headers, &LAST_MODIFIED));
         let (mime_type, validator) = (mime_type.map(str::to_owned), validator(headers));
-        let bytes = body::read(answer, bounds.bytes).await?;
+        let bytes = body::read(answer, bounds.bytes, bounds.pace).await?;
         let content = Content { name: None, mime_type, modified, bytes };
         Ok(Fetched::Contents { contents: vec![content], validator })
     }
@@ -171,7 +172,7 @@ impl Source for Http {
         &'a self,
         location: &'a Location,
         known: Option<&'a Validator>,
-        bounds: Bounds,
+        bounds: Bounds<'a>,
     ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
         Box::pin(self.fetch(location, known, bounds))
     }
@@ -181,6 +182,7 @@ impl Source for Http {
         _tree: &'a Tree,
         _include: &'a (dyn Fn(&str) -> bool + Send + Sync),
         _since: Option<Instant>,
+        _pace: Option<&'a Arc<Pace>>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         stream::once(async { Err(FetchError::NotAllowed) }).boxed()
     }

@@ -24,16 +24,19 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use url::Host;
 
+use self::received::{Bounded, LIST_BYTES, Receive};
 use self::settings::{Secrets, Settings, check_bucket, check_endpoint, check_prefix};
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::http::CheckedResolver;
 use crate::kind::Environment;
 use crate::location::{Location, Path, Segment};
+use crate::pace::Pace;
 use crate::settings::{read_secrets, read_settings};
 use crate::source::{Bounds, ChangeHint, Content, Entry, Fetched, Source, Tree, Validator};
 use crate::tls;
 
+mod received;
 mod settings;
 
 /// How long opening a connection may take.
@@ -81,7 +84,7 @@ impl HttpConnector for Connector {
         let client = builder.build();
         let client =
             client.map_err(|error| object_store::Error::Generic { store: "S3", source: error.into() })?;
-        Ok(HttpClient::new(client))
+        Ok(HttpClient::new(Bounded(client)))
     }
 }
 
@@ -158,11 +161,13 @@ impl S3 {
         key: &str,
         name: Option<String>,
         known: Option<&Validator>,
-        bytes: u64,
+        Bounds { bytes, pace, .. }: Bounds<'_>,
     ) -> Result<Option<(Content, Option<Validator>)>, FetchError> {
         let key = Key::parse(key).map_err(|_| FetchError::NotFound)?;
         let tag = known.and_then(|known| String::from_utf8(known.0.clone()).ok());
-        let options = GetOptions { if_none_match: tag, ..GetOptions::default() };
+        // An error may be longer than the object could be.
+        let extensions = Receive::extensions(bytes.max(LIST_BYTES), pace);
+        let options = GetOptions { if_none_match: tag, extensions, ..GetOptions::default() };
         let found = match self.store.get_opts(&key, options).await {
             Err(object_store::Error::NotModified { .. }) => return Ok(None),
             found => found.map_err(|error| failure(&error))?,
@@ -194,12 +199,12 @@ impl S3 {
         &self,
         path: &Path,
         known: Option<&Validator>,
-        bounds: Bounds,
+        bounds: Bounds<'_>,
     ) -> Result<Fetched, FetchError> {
         let prefix = self.prefix(path);
         let (mut files, mut exists, mut token) = (Vec::new(), false, None);
         loop {
-            let page = self.list(&prefix, Some("/"), token).await?;
+            let page = self.list(&prefix, Some("/"), token, bounds.pace).await?;
             exists |= !page.result.objects.is_empty() || !page.result.common_prefixes.is_empty();
             for object in page.result.objects {
                 let name = object.location.as_ref().strip_prefix(&prefix).and_then(Segment::new);
@@ -232,7 +237,7 @@ impl S3 {
             return Ok(Fetched::Unchanged);
         }
         let reads = files.into_iter().map(|(name, object)| async move {
-            let read = self.read(object.location.as_ref(), Some(name), None, bounds.bytes).await?;
+            let read = self.read(object.location.as_ref(), Some(name), None, bounds).await?;
             read.map(|(content, _)| content).ok_or(FetchError::BadContent)
         });
         let mut reads = stream::iter(reads).buffered(PARALLEL_READS);
@@ -251,11 +256,13 @@ impl S3 {
         prefix: &str,
         delimiter: Option<&'static str>,
         page_token: Option<String>,
+        pace: Option<&Arc<Pace>>,
     ) -> Result<object_store::list::PaginatedListResult, FetchError> {
         let options = PaginatedListOptions {
             delimiter: delimiter.map(Into::into),
             max_keys: Some(PAGE_KEYS),
             page_token,
+            extensions: Receive::extensions(LIST_BYTES, pace),
             ..PaginatedListOptions::default()
         };
         let prefix = (!prefix.is_empty()).then_some(prefix);
@@ -268,7 +275,7 @@ impl Source for S3 {
         &'a self,
         location: &'a Location,
         known: Option<&'a Validator>,
-        bounds: Bounds,
+        bounds: Bounds<'a>,
     ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
         Box::pin(async move {
             let Location::Path { path, query, reference: None } = location else {
@@ -281,7 +288,7 @@ impl Source for S3 {
             if path.is_directory {
                 return self.read_directory(path, known, bounds).await;
             }
-            Ok(match self.read(&self.key(path), None, known, bounds.bytes).await? {
+            Ok(match self.read(&self.key(path), None, known, bounds).await? {
                 None => Fetched::Unchanged,
                 Some((content, validator)) => Fetched::Contents { contents: vec![content], validator },
             })
@@ -293,6 +300,7 @@ impl Source for S3 {
         tree: &'a Tree,
         include: &'a (dyn Fn(&str) -> bool + Send + Sync),
         _since: Option<Instant>,
+        pace: Option<&'a Arc<Pace>>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         let prefix = self.prefix(&tree.path);
         // The token of the next page, if there is one.
@@ -305,7 +313,7 @@ impl Source for S3 {
                         return Err(FetchError::NotAllowed);
                     }
                     self.check_address().await?;
-                    self.list(&prefix, None, token).await
+                    self.list(&prefix, None, token, pace).await
                 };
                 Some(match page.await {
                     Err(error) => (Err(error), None),

@@ -1,6 +1,7 @@
 //! The trait of all sources.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -10,6 +11,7 @@ use time::OffsetDateTime;
 
 use crate::error::FetchError;
 use crate::location::{Location, Path};
+use crate::pace::Pace;
 
 /// What proves that content is unchanged: an entity tag, a size and a time, a commit. Opaque outside its source.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -17,7 +19,7 @@ pub struct Validator(pub Vec<u8>);
 
 /// How much a call may read.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct Bounds<'p> {
     /// The maximum number of bytes of all contents together, after decompression.
     pub bytes: u64,
     /// The maximum number of files of a directory, or rows of a statement.
@@ -25,6 +27,8 @@ pub struct Bounds {
     /// What the source answered another call since then need not be asked again: the commit that a reference names.
     /// `None` for everything.
     pub since: Option<Instant>,
+    /// How fast bytes are received, and decoded ones produced; `None` for any rate.
+    pub pace: Option<&'p Arc<Pace>>,
 }
 
 /// One content of a place.
@@ -95,11 +99,12 @@ pub trait Source: fmt::Debug + Send + Sync {
         &'a self,
         location: &'a Location,
         known: Option<&'a Validator>,
-        bounds: Bounds,
+        bounds: Bounds<'a>,
     ) -> BoxFuture<'a, Result<Fetched, FetchError>>;
 
     /// The regular files of a tree, in batches and in any order. `include` decides which directories are entered and which
-    /// files are listed, by the path relative to the tree (a directory's ends in `/`). `since` is that of [`Bounds`].
+    /// files are listed, by the path relative to the tree (a directory's ends in `/`). `since` and `pace` are those of
+    /// [`Bounds`].
     ///
     /// The stream is lazy, and ends after an error. A source that has no trees answers [`FetchError::NotAllowed`].
     fn scan<'a>(
@@ -107,6 +112,7 @@ pub trait Source: fmt::Debug + Send + Sync {
         tree: &'a Tree,
         include: &'a (dyn Fn(&str) -> bool + Send + Sync),
         since: Option<Instant>,
+        pace: Option<&'a Arc<Pace>>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>>;
 
     /// Notifications that content may have changed, from the first poll on, in addition to polling; `None` for a source that

@@ -32,6 +32,7 @@ use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
 use crate::location::{Format, Location};
+use crate::pace::Pace;
 use crate::paths;
 use crate::settings::{networks, read_secrets, read_settings};
 use crate::source::{Bounds, ChangeHint, Entry, Fetched, Source, Tree, Validator};
@@ -184,7 +185,7 @@ impl Source for Sql {
         &'a self,
         location: &'a Location,
         _known: Option<&'a Validator>,
-        bounds: Bounds,
+        bounds: Bounds<'a>,
     ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
         Box::pin(async move {
             let found = self.find(location)?;
@@ -202,6 +203,7 @@ impl Source for Sql {
         _tree: &'a Tree,
         _include: &'a (dyn Fn(&str) -> bool + Send + Sync),
         _since: Option<Instant>,
+        _pace: Option<&'a Arc<Pace>>,
     ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
         stream::once(std::future::ready(Err(FetchError::NotAllowed))).boxed()
     }

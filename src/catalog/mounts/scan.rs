@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use content_source::{Entry, FetchError, Kind};
+use content_source::{Entry, FetchError, Kind, Pace};
 use file_tree::{Difference, differences, encode};
 use futures_util::StreamExt;
 use sha2::{Digest, Sha256};
@@ -117,8 +117,9 @@ impl Scan {
             return Ok(Ended::Gone);
         }
         let scanned = match admitted {
-            Ok(connection) => {
-                let found = timeout(SCAN_TIMEOUT, self.found(&known, &connection, extent, on_request)).await;
+            Ok((connection, pace)) => {
+                let from = (&*connection, pace.as_ref());
+                let found = timeout(SCAN_TIMEOUT, self.found(&known, from, extent, on_request)).await;
                 found.unwrap_or(Err(FetchError::Timeout)).map(|found| (connection, found))
             }
             Err(error) => Err(error),
@@ -162,7 +163,7 @@ impl Scan {
     async fn found(
         &self,
         mount: &Mount,
-        connection: &Connection,
+        (connection, pace): (&Connection, Option<&Arc<Pace>>),
         extent: &Extent,
         on_request: bool,
     ) -> Result<(Found, bool), FetchError> {
@@ -174,7 +175,7 @@ impl Scan {
         let is_shared = connection.kind == Kind::Git && !on_request;
         let round = || self.catalog.fetcher.round(connection.uid, connection.limits.poll());
         let since = is_shared.then(|| round().began.into_std());
-        let mut batches = source.scan(&mount.tree, &include, since);
+        let mut batches = source.scan(&mount.tree, &include, since, pace);
         let (mut found, mut seen, mut is_complete) = (Found::new(), 0_usize, true);
         while let Some(batch) = batches.next().await {
             let batch = batch?;

@@ -223,6 +223,7 @@ ttl_ms = 5000
 # cache_dir is not set
 cache_bytes = 1073741824
 watched_bytes = 67108864
+bytes_per_second = 67108864
 
 [changes]
 notify_ms = 3

@@ -1,10 +1,10 @@
 //! What asks a source without keeping an answer: a fetch that tests a connection, and the check of a location.
 
-use content_source::{Bounds, FetchError, Fetched, Location};
+use content_source::{FetchError, Fetched, Location};
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use super::{Fetcher, MOST_ENTRIES, Missed};
+use super::{Fetcher, Missed};
 use crate::model::caller::Payer;
 use crate::model::ids::{ConnectionId, TenantId};
 use crate::sources::Connection;
@@ -23,10 +23,7 @@ impl Fetcher {
         let source = connection.enabled_source()?;
         let deadline = Instant::now() + limits.timeout();
         let passage = self.inner.gates.pass((*uid, *revision), limits, OPERATOR, deadline).await?;
-        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES, since: None };
-        let asked = timeout_at(deadline, source.fetch(location, None, bounds)).await;
-        let fetched = asked.unwrap_or(Err(FetchError::Timeout));
-        passage.record(&fetched);
+        let (fetched, _) = passage.fetch(&**source, (location, None), (limits, None), deadline).await;
         match fetched? {
             Fetched::Contents { contents, .. } => {
                 Ok(contents.iter().map(|content| content.bytes.len() as u64).sum())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use content_source::FetchError;
+use content_source::{FetchError, Pace};
 
 use super::Fetcher;
 use crate::model::caller::Payer;
@@ -11,7 +11,8 @@ use crate::model::ids::{ConnectionId, TenantId};
 use crate::sources::Connection;
 
 impl Fetcher {
-    /// The connection of a mount, if the tenant may use it and its trees may be scanned now: within half of its rate.
+    /// The connection of a mount, if the tenant may use it and its trees may be scanned now: within half of its rate. With it,
+    /// how fast the bytes of the scan come.
     ///
     /// # Errors
     /// [`FetchError`]; the outer error is the database's.
@@ -19,13 +20,13 @@ impl Fetcher {
         &self,
         tenant: TenantId,
         connection: ConnectionId,
-    ) -> Result<Result<Arc<Connection>, FetchError>, Fault> {
+    ) -> Result<Result<(Arc<Connection>, Option<Arc<Pace>>), FetchError>, Fault> {
         let found = self.inner.connections.get(Payer::Tenant(tenant), connection).await?;
         let admitted = |connection: Arc<Connection>| {
             connection.source(tenant)?;
             let key = (connection.uid, connection.revision);
-            self.inner.gates.admit_poll(key, &connection.limits, tenant)?;
-            Ok(connection)
+            let pace = self.inner.gates.admit_poll(key, &connection.limits, tenant)?;
+            Ok((connection, pace))
         };
         Ok(found.ok_or(FetchError::NotAllowed).and_then(admitted))
     }

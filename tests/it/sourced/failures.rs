@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::upstream::{Reply, status, text};
 use super::{Site, source};
-use crate::support::app::Builder;
+use crate::support::app::{Builder, resource};
 use crate::support::cluster::database;
 use crate::support::wait::eventually;
 
@@ -99,4 +99,30 @@ async fn hanging_source_holds_nothing_that_others_need() {
         answers = &mut hanging => panic!("{answers:?}"),
         () = inline => {}
     }
+}
+
+#[tokio::test]
+async fn bytes_come_at_the_rate_of_the_connection_and_the_tenant() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SOURCES__BYTES_PER_SECOND", 100).start().await;
+    let site = Site::over(database, replica, json!({"timeoutMs": 2_000})).await;
+    site.upstream.answer("large", text(&"x".repeat(60_000)));
+    site.upstream.answer("small", text("small"));
+    for name in ["large", "small"] {
+        site.resource(name, json!({"connection": "api", "path": name, "ttlMs": 0})).await;
+    }
+    site.replica.tenant("bee").await;
+    site.replica.agent("bee", "hive").await;
+    let (_, key) = site.replica.key("hive", &["mcp"]).await;
+    let body = json!({"name": "small", "source": {"connection": "api", "path": "small", "ttlMs": 0}});
+    assert_eq!(site.replica.admin("PUT", &resource("hive", "test://small"), Some(body)).await.status, 201);
+    site.connection("other", json!("*"), json!({})).await;
+    site.resource("elsewhere", json!({"connection": "other", "path": "small", "ttlMs": 0})).await;
+
+    assert_eq!(site.text("test://small").await, "small");
+    // The first part of it takes more than a minute, and so long nothing more is received: the time limits hold.
+    assert_eq!(site.read("test://large").await["error"]["data"]["code"], "source_timeout");
+    assert_eq!(site.read("test://small").await["error"]["data"]["code"], "source_timeout");
+    assert_eq!(site.text("test://elsewhere").await, "small");
+    assert_eq!(site.replica.http.text("hive", &key, "test://small").await.as_deref(), Some("small"));
 }

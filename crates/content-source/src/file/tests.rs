@@ -11,11 +11,12 @@ use tempfile::TempDir;
 use super::*;
 use crate::egress::SystemResolver;
 use crate::kind::{Kind, connect};
+use crate::pace::assert_paced;
 
 mod traversal;
 mod watching;
 
-const BOUNDS: Bounds = Bounds { bytes: 1024 * 1024, entries: 100, since: None };
+const BOUNDS: Bounds<'_> = Bounds { bytes: 1024 * 1024, entries: 100, since: None, pace: None };
 
 /// A root of files, with a directory beside it that must not be read.
 struct Files {
@@ -183,13 +184,23 @@ async fn what_is_read_is_bounded() {
         ("d/", 10, 1, false),
     ];
     for (path, bytes, entries, fits) in cases {
-        let fetched = source.fetch(&at(path), None, Bounds { bytes, entries, since: None }).await;
+        let fetched = source.fetch(&at(path), None, Bounds { bytes, entries, since: None, pace: None }).await;
         assert_eq!(fetched.is_ok(), fits, "{path} {bytes} {entries}");
         assert!(fits || fetched == Err(FetchError::TooLarge), "{path} {bytes} {entries}");
     }
     // A sparse file of 1 TB.
     fs::File::create(files.path("root/huge")).unwrap().set_len(1 << 40).unwrap();
     assert_eq!(texts(&source, "huge").await, Err(FetchError::TooLarge));
+}
+
+#[tokio::test]
+async fn files_take_their_time() {
+    let files = Files::new();
+    files.write("d/a", &"x".repeat(60_000));
+    let source = files.source();
+    for at in [at("d/a"), at("d/")] {
+        assert_paced(60_000, async |bounds| source.fetch(&at, None, bounds).await).await;
+    }
 }
 
 #[tokio::test]
@@ -209,7 +220,7 @@ async fn a_tree_is_scanned_in_batches() {
     let tree = Tree { path: path("tree/").unwrap(), reference: None };
     let include =
         |path: &str| path.strip_suffix(".md").is_some() || (path.ends_with('/') && path != "skipped/");
-    let batches: Vec<_> = source.scan(&tree, &include, None).map(Result::unwrap).collect().await;
+    let batches: Vec<_> = source.scan(&tree, &include, None, None).map(Result::unwrap).collect().await;
     assert!(batches.iter().all(|batch| (1..=1000).contains(&batch.len())));
     let mut entries: Vec<_> = batches.into_iter().flatten().collect();
     entries.sort_unstable_by(|one, other| one.path.cmp(&other.path));
@@ -221,14 +232,15 @@ async fn a_tree_is_scanned_in_batches() {
 
     let before = few[0].validator.clone();
     files.write("tree/a.md", "tree/b.md");
-    let again: Vec<_> = source.scan(&tree, &|path| path == "a.md", None).map(Result::unwrap).collect().await;
+    let again: Vec<_> =
+        source.scan(&tree, &|path| path == "a.md", None, None).map(Result::unwrap).collect().await;
     assert_ne!(again[0][0].validator, before);
 
     let nowhere = Tree { path: path("nowhere/").unwrap(), reference: None };
-    let scanned: Vec<_> = source.scan(&nowhere, &|_| true, None).collect().await;
+    let scanned: Vec<_> = source.scan(&nowhere, &|_| true, None, None).collect().await;
     assert_eq!(scanned, [Err(FetchError::NotFound)]);
     let referred = Tree { path: Path::default(), reference: Some("main".into()) };
-    let scanned: Vec<_> = source.scan(&referred, &|_| true, None).collect().await;
+    let scanned: Vec<_> = source.scan(&referred, &|_| true, None, None).collect().await;
     assert_eq!(scanned, [Err(FetchError::NotAllowed)]);
 }
 

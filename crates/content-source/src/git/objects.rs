@@ -13,7 +13,7 @@ use crate::error::FetchError;
 use crate::kind::Environment;
 use crate::location::{Path, Segment};
 use crate::paths;
-use crate::source::{Bounds, Content, Entry, Fetched, Validator};
+use crate::source::{Content, Entry, Fetched, Validator};
 
 /// No configuration of the host, no environment, no includes; objects of at most 64 MiB, which a small pack could unfold to
 /// far more.
@@ -29,6 +29,22 @@ pub(super) struct Commit {
     root: ObjectId,
     /// Keeps the clone from being removed.
     _lease: Option<Lease>,
+}
+
+/// What is at a path.
+pub(super) enum Found {
+    /// What is known.
+    Unchanged,
+    Files(Files),
+}
+
+/// Files that are to be read.
+pub(super) struct Files {
+    /// Each with its name, if it is one of a directory.
+    files: Vec<(Option<String>, ObjectId)>,
+    /// Their size.
+    pub(super) bytes: u64,
+    validator: Validator,
 }
 
 /// An entry of a directory.
@@ -109,13 +125,14 @@ impl Commit {
         }
     }
 
-    /// The file or directory at a path.
-    pub(super) fn read(
+    /// The file or the files of the directory at a path, within bounds.
+    pub(super) fn find_files(
         &self,
         path: &Path,
         known: Option<&Validator>,
-        bounds: Bounds,
-    ) -> Result<Fetched, FetchError> {
+        bytes: u64,
+        entries: usize,
+    ) -> Result<Found, FetchError> {
         let repository = self.repository.to_thread_local();
         let (kind, id) = self.find(&repository, &path.segments)?;
         let is_directory = match kind {
@@ -128,23 +145,33 @@ impl Commit {
         }
         let validator = Validator(id.as_bytes().to_vec());
         if known == Some(&validator) {
-            return Ok(Fetched::Unchanged);
+            return Ok(Found::Unchanged);
         }
-        let files = if is_directory {
+        let files: Vec<_> = if is_directory {
             let files = self.list(id)?.into_iter().filter(|entry| !entry.is_directory);
             files.map(|entry| (Some(entry.name), entry.id)).collect()
         } else {
             vec![(None, id)]
         };
-        if files.len() > bounds.entries {
+        if files.len() > entries {
             return Err(FetchError::TooLarge);
         }
-        let mut left = bounds.bytes;
+        let mut total = 0_u64;
+        for (_, id) in &files {
+            let size = repository.find_header(*id).map_err(|error| failure(&error))?.size();
+            total = total.saturating_add(size);
+            if total > bytes {
+                return Err(FetchError::TooLarge);
+            }
+        }
+        Ok(Found::Files(Files { files, bytes: total, validator }))
+    }
+
+    /// Reads files.
+    pub(super) fn read(&self, Files { files, validator, .. }: Files) -> Result<Fetched, FetchError> {
+        let repository = self.repository.to_thread_local();
         let mut contents = Vec::with_capacity(files.len());
         for (name, id) in files {
-            // Before it is read.
-            let size = repository.find_header(id).map_err(|error| failure(&error))?.size();
-            left = left.checked_sub(size).ok_or(FetchError::TooLarge)?;
             let bytes = Bytes::from(repository.find_blob(id).map_err(|error| failure(&error))?.take_data());
             contents.push(Content { name, mime_type: None, modified: None, bytes });
         }

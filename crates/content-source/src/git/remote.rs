@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex as BackendMutex};
 use std::time::{Duration, Instant};
 
@@ -22,6 +21,7 @@ use url::Url;
 use super::Reference;
 use super::cache::{Lease, Slot, evict};
 use super::objects::{Commit, options, size};
+use super::received::{Bounded, Receive};
 use crate::egress::Egress;
 use crate::error::FetchError;
 use crate::kind::Environment;
@@ -129,7 +129,7 @@ impl Remote {
         reference: &Reference,
         addresses: Vec<SocketAddr>,
         since: Option<Instant>,
-        interrupt: &AtomicBool,
+        receive: &Arc<Receive>,
     ) -> Result<Commit, FetchError> {
         let since = since.unwrap_or_else(Instant::now);
         let mut last = self.last.lock();
@@ -149,7 +149,12 @@ impl Remote {
         }
         let (repository, lease) = self.open(lease)?;
         let began = Instant::now();
-        let fetched = self.fetch(&repository, reference, addresses, interrupt);
+        let fetched = self.fetch(&repository, reference, addresses, receive);
+        if fetched.is_err() && receive.is_used_up() {
+            drop((repository, lease));
+            self.remove();
+            return Err(FetchError::TooLarge);
+        }
         if let Ok(_) | Err(FetchError::NotFound) = fetched {
             if last.len() >= MAX_REFERENCES {
                 last.clear();
@@ -201,7 +206,7 @@ impl Remote {
         repository: &Repository,
         reference: &Reference,
         addresses: Vec<SocketAddr>,
-        interrupt: &AtomicBool,
+        receive: &Arc<Receive>,
     ) -> Result<ObjectId, FetchError> {
         let candidates = reference.candidates();
         // What was fetched is kept under a name, so that the next fetch is of what is new.
@@ -219,9 +224,12 @@ impl Remote {
                 remote.with_fetch_tags(Tags::None).with_refspecs(specs, Direction::Fetch)
             })
             .map_err(|_| FetchError::NotFound)?;
+        let (url, version) =
+            remote.sanitized_url_and_version(Direction::Fetch).map_err(|error| failure(&error))?;
+        let client = Bounded { client: http::reqwest::Remote::default(), receive: Arc::clone(receive) };
+        let transport = http::Transport::new_http(client, url, version, false);
         let connection = remote
-            .connect(Direction::Fetch)
-            .map_err(|error| failure(&error))?
+            .to_connection_with_transport(transport)
             .with_transport_options(Box::new(self.transport_options(addresses)))
             // They are in the headers; no program is asked for others.
             .with_credentials(|_| Ok(None));
@@ -244,7 +252,8 @@ impl Remote {
         };
         if !repository.has_object(commit) {
             let depth = Shallow::DepthAtRemote(std::num::NonZeroU32::MIN);
-            let received = prepared.with_shallow(depth).receive(gix::progress::Discard, interrupt);
+            receive.allow(self.environment.cache_bytes);
+            let received = prepared.with_shallow(depth).receive(gix::progress::Discard, receive.interrupt());
             received.map_err(|error| failure(&error))?;
         }
         Ok(commit)

@@ -7,14 +7,18 @@ use std::process::Command;
 
 use futures_util::TryStreamExt;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use self::server::Server;
 use super::*;
 use crate::egress::SystemResolver;
 use crate::location::{Path, Segment};
+use crate::pace::assert_paced;
 use crate::source::Content;
 
-const BOUNDS: Bounds = Bounds { bytes: 64 * 1024, entries: 10, since: None };
+const BOUNDS: Bounds<'_> = Bounds { bytes: 64 * 1024, entries: 10, since: None, pace: None };
 
 /// Runs git in a directory, with no configuration of the host.
 fn git(directory: &FilePath, arguments: &[&str]) -> String {
@@ -129,7 +133,7 @@ async fn text(source: &Git, at: &str, reference: Option<&str>) -> Result<String,
 async fn scan(source: &Git, at: &str) -> Vec<(String, Option<u64>)> {
     let tree = Tree { path: path(at), reference: None };
     let include = |path: &str| path.ends_with('/') || path.ends_with("md");
-    let batches: Vec<Vec<Entry>> = source.scan(&tree, &include, None).try_collect().await.unwrap();
+    let batches: Vec<Vec<Entry>> = source.scan(&tree, &include, None, None).try_collect().await.unwrap();
     let mut found: Vec<_> = batches.into_iter().flatten().map(|entry| (entry.path, entry.size)).collect();
     found.sort();
     found
@@ -295,19 +299,20 @@ async fn only_what_is_allowed_is_cloned() {
     assert!(!server.paths().iter().any(|path| path.contains("followed")), "{:?}", server.paths());
 }
 
+/// Bytes that cannot be compressed.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    std::iter::repeat_with(next).take(bytes).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clones_stay_within_their_budget() {
     let site = Site::new(300_000);
     let server = Server::start(site.folder.path()).await;
-    // Bytes that cannot be compressed.
-    let noise = |bytes: usize| {
-        let mut state = 1_u64;
-        let next = move || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 56) as u8
-        };
-        std::iter::repeat_with(next).take(bytes).collect::<Vec<_>>()
-    };
     std::fs::write(site.work().join("noise"), noise(200_000)).unwrap();
     site.commit("noise");
     let connect = |path: &str| {
@@ -337,6 +342,46 @@ async fn clones_stay_within_their_budget() {
     site.commit("more noise");
     // What is over the budget does not stay, whether it was received to its end or not.
     fetched("work/.git", Err(FetchError::TooLarge), 0).await;
+}
+
+#[tokio::test]
+async fn packs_and_files_take_their_time() {
+    let site = Site::new(1 << 30);
+    let server = Server::start(site.folder.path()).await;
+    std::fs::write(site.work().join("noise"), noise(60_000)).unwrap();
+    site.commit("noise");
+    let remote = json!({"url": server.url("work/.git"), "allowNetworks": ["127.0.0.0/8"]});
+    let local = json!({"url": site.work().to_str().unwrap()});
+    // The small file of a large pack; the large file of a repository in place.
+    for (settings, at) in [(remote, "README.md"), (local, "noise")] {
+        let source = site.connect(&settings, &json!({})).unwrap();
+        assert_paced(60_000, async |bounds| source.fetch(&location(at, None), None, bounds).await).await;
+    }
+}
+
+#[tokio::test]
+async fn endless_answers_are_not_collected() {
+    let site = Site::new(1 << 30);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/a.git", listener.local_addr().unwrap());
+    let task = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                stream.read(&mut [0; 4096]).await.ok();
+                let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\
+                    content-type: application/x-git-upload-pack-advertisement\r\n\r\n\
+                    001e# service=git-upload-pack\n0000000eversion 2\n";
+                stream.write_all(head.as_bytes()).await.ok();
+                let capability = b"0010some-thing=x".repeat(4096);
+                while stream.write_all(&capability).await.is_ok() {}
+            });
+        }
+    });
+    let source = site.connect(&json!({"url": url, "allowNetworks": ["127.0.0.0/8"]}), &json!({})).unwrap();
+    let fetched = timeout(Duration::from_secs(60), text(&source, "README.md", None)).await.unwrap();
+    assert_eq!(fetched, Err(FetchError::TooLarge));
+    task.abort();
 }
 
 #[test]

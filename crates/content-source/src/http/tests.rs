@@ -49,7 +49,7 @@ async fn fetch(
     known: Option<&Validator>,
 ) -> Result<Fetched, FetchError> {
     let location = at(path, &[]);
-    let bounds = Bounds { bytes: LIMIT, entries: 1, since: None };
+    let bounds = Bounds { bytes: LIMIT, entries: 1, since: None, pace: None };
     timeout(Duration::from_secs(10), source.fetch(&location, known, bounds)).await.unwrap()
 }
 
@@ -83,7 +83,10 @@ async fn a_path_is_appended_and_percent_encoded() {
     ];
     for (base, path, query, expected) in cases {
         let source = plain(&format!("http://api.test:{}{base}", server.port));
-        source.fetch(&at(path, query), None, Bounds { bytes: LIMIT, entries: 1, since: None }).await.unwrap();
+        source
+            .fetch(&at(path, query), None, Bounds { bytes: LIMIT, entries: 1, since: None, pace: None })
+            .await
+            .unwrap();
         assert_eq!(server.targets().pop().as_deref(), Some(expected), "{base} {path}");
     }
 }
@@ -194,10 +197,10 @@ async fn a_status_is_an_error() {
 async fn an_http_api_has_no_trees_statements_or_references() {
     let source = plain("http://api.test");
     let tree = Tree { path: Path::default(), reference: None };
-    let scanned: Vec<_> = source.scan(&tree, &|_| true, None).collect().await;
+    let scanned: Vec<_> = source.scan(&tree, &|_| true, None, None).collect().await;
     assert_eq!(scanned, [Err(FetchError::NotAllowed)]);
     assert!(source.watch(&tree).is_none());
-    let bounds = Bounds { bytes: 1, entries: 1, since: None };
+    let bounds = Bounds { bytes: 1, entries: 1, since: None, pace: None };
     let statement = Location::Statement {
         statement: "select 1".into(),
         parameters: BTreeMap::new(),

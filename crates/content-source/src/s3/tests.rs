@@ -10,12 +10,15 @@ use s3s::auth::SimpleAuth;
 use s3s::host::MultiDomain;
 use s3s::service::S3ServiceBuilder;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use super::*;
 use crate::egress::Resolve;
+use crate::pace::assert_paced;
 
-const BOUNDS: Bounds = Bounds { bytes: 64 * 1024, entries: 10, since: None };
+const BOUNDS: Bounds<'_> = Bounds { bytes: 64 * 1024, entries: 10, since: None, pace: None };
 
 /// A server of S3 that keeps objects in a folder.
 struct Server {
@@ -142,7 +145,7 @@ async fn text(source: &S3, at: &str) -> Result<String, FetchError> {
 async fn scan(source: &S3, at: &str) -> Vec<(String, Option<u64>)> {
     let tree = Tree { path: path(at), reference: None };
     let include = |path: &str| (path.ends_with('/') && path != "other/") || path.ends_with("md");
-    let batches: Vec<Vec<Entry>> = source.scan(&tree, &include, None).try_collect().await.unwrap();
+    let batches: Vec<Vec<Entry>> = source.scan(&tree, &include, None, None).try_collect().await.unwrap();
     let mut found: Vec<_> = batches.into_iter().flatten().map(|entry| (entry.path, entry.size)).collect();
     found.sort();
     found
@@ -181,6 +184,61 @@ async fn objects_and_directories_are_read_and_revalidated() {
         server.write(&format!("many/{number}"), "");
     }
     assert_eq!(read(&source, "many/", None).await, Err(FetchError::TooLarge));
+}
+
+#[tokio::test]
+async fn received_bytes_take_their_time() {
+    let server = Server::start().await;
+    server.write("some", &"x".repeat(60_000));
+    server.write("few/a", "a");
+    let source = server.connect(&json!({}));
+    for (at, bytes) in [("some", 60_000), ("few/", 500)] {
+        let location = Location::Path { path: path(at), query: Vec::new(), reference: None };
+        assert_paced(bytes, async |bounds| source.fetch(&location, None, bounds).await).await;
+    }
+}
+
+#[tokio::test]
+async fn endless_lists_and_errors_are_not_collected() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let status = Arc::new(std::sync::Mutex::new("200 OK"));
+    let answered = Arc::clone(&status);
+    let task = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let status = *answered.lock().unwrap();
+            tokio::spawn(async move {
+                stream.read(&mut [0; 4096]).await.ok();
+                let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n");
+                stream.write_all(head.as_bytes()).await.ok();
+                while stream.write_all(&[b'<'; 64 * 1024]).await.is_ok() {}
+            });
+        }
+    });
+    let settings = json!({
+        "endpoint": format!("http://127.0.0.1:{port}"), "bucket": "bucket", "pathStyle": true,
+        "allowNetworks": ["127.0.0.0/8"],
+    });
+    let source = connect(&settings, &json!({})).unwrap();
+    let tree = Tree { path: path(""), reference: None };
+    for answer in ["200 OK", "500 Internal Server Error", "404 Not Found"] {
+        *status.lock().unwrap() = answer;
+        let ended = async {
+            let listed: Vec<_> = source.scan(&tree, &|_| true, None, None).collect().await;
+            (
+                fetch(&source, "read.md", None).await.map(drop),
+                fetch(&source, "", None).await.map(drop),
+                listed,
+            )
+        };
+        let (read, directory, listed) = timeout(Duration::from_secs(60), ended).await.unwrap();
+        assert!(read.is_err() && directory.is_err() && listed.len() == 1 && listed[0].is_err(), "{answer}");
+        if answer == "200 OK" {
+            assert_eq!((directory, &listed[0]), (Err(FetchError::TooLarge), &Err(FetchError::TooLarge)));
+        }
+    }
+    task.abort();
 }
 
 #[tokio::test]

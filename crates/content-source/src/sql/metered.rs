@@ -1,37 +1,55 @@
-//! A stream that fails after a number of bytes: a row is received whole before it is seen.
+//! A stream that fails after a number of bytes, and is read at a pace: a row is received whole before it is seen.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How many more bytes may be received. 0 once they were exceeded.
+use crate::pace::{Pace, Pause};
+
+/// How many more bytes may be received, and how fast.
 #[derive(Debug, Default)]
-pub(super) struct Allowance(AtomicU64);
+pub(super) struct Allowance {
+    /// 0 once they were exceeded.
+    left: AtomicU64,
+    pace: Mutex<Option<Arc<Pace>>>,
+}
 
 impl Allowance {
-    pub(super) fn set(&self, bytes: u64) {
-        self.0.store(bytes, Ordering::Relaxed);
+    pub(super) fn set(&self, bytes: u64, pace: Option<&Arc<Pace>>) {
+        self.left.store(bytes, Ordering::Relaxed);
+        *self.pace.lock() = pace.cloned();
     }
 
     pub(super) fn is_used_up(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        self.left.load(Ordering::Relaxed) == 0
     }
 
-    fn take(&self, bytes: usize) -> io::Result<()> {
+    fn take(&self, bytes: usize, pause: &mut Pause) -> io::Result<()> {
+        if let Some(pace) = &*self.pace.lock() {
+            pause.charge(pace, bytes);
+        }
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let left = self.0.load(Ordering::Relaxed).saturating_sub(bytes);
-        self.set(left);
+        let left = self.left.load(Ordering::Relaxed).saturating_sub(bytes);
+        self.left.store(left, Ordering::Relaxed);
         if left == 0 { Err(io::Error::other("too many bytes")) } else { Ok(()) }
     }
 }
 
 pub(super) struct Metered<S> {
-    pub(super) stream: S,
-    pub(super) allowance: Arc<Allowance>,
+    stream: S,
+    allowance: Arc<Allowance>,
+    pause: Pause,
+}
+
+impl<S> Metered<S> {
+    pub(super) fn new(stream: S, allowance: Arc<Allowance>) -> Self {
+        Self { stream, allowance, pause: Pause::default() }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
@@ -40,11 +58,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        ready!(this.pause.poll_over(cx));
         let before = buffer.filled().len();
-        match Pin::new(&mut self.stream).poll_read(cx, buffer) {
-            Poll::Ready(Ok(())) => Poll::Ready(self.allowance.take(buffer.filled().len() - before)),
-            other => other,
-        }
+        ready!(Pin::new(&mut this.stream).poll_read(cx, buffer))?;
+        Poll::Ready(this.allowance.take(buffer.filled().len() - before, &mut this.pause))
     }
 }
 
@@ -64,7 +82,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -72,12 +93,25 @@ mod tests {
     async fn no_more_is_received_than_allowed() {
         let (stream, mut peer) = tokio::io::duplex(64);
         let allowance = Arc::new(Allowance::default());
-        allowance.set(10);
-        let mut metered = Metered { stream, allowance: Arc::clone(&allowance) };
+        allowance.set(10, None);
+        let mut metered = Metered::new(stream, Arc::clone(&allowance));
         peer.write_all(&[0; 20]).await.unwrap();
         metered.read_exact(&mut [0; 9]).await.unwrap();
         assert!(!allowance.is_used_up());
         assert!(metered.read_exact(&mut [0; 9]).await.is_err());
         assert!(allowance.is_used_up());
+    }
+
+    #[tokio::test]
+    async fn bytes_are_received_at_the_pace() {
+        let (stream, mut peer) = tokio::io::duplex(1_000);
+        let allowance = Arc::new(Allowance::default());
+        allowance.set(u64::MAX, Pace::new(100_000).as_ref());
+        let mut metered = Metered::new(stream, allowance);
+        let sender = tokio::spawn(async move { peer.write_all(&[0; 21_000]).await });
+        let began = Instant::now();
+        metered.read_exact(&mut [0; 21_000]).await.unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(140), "{:?}", began.elapsed());
+        sender.await.unwrap().unwrap();
     }
 }

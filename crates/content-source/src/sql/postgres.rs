@@ -90,11 +90,11 @@ impl Postgres {
         statement: &Statement,
         parameters: &BTreeMap<String, String>,
         format: Format,
-        bounds: Bounds,
+        Bounds { bytes, entries, pace, .. }: Bounds<'_>,
     ) -> Result<Content, FetchError> {
         let session = self.begin().await?;
-        session.allow(bounds.bytes);
-        let mut rows = Rows::new(format, bounds);
+        session.allow(bytes, pace);
+        let mut rows = Rows::new(format, bytes, entries);
         let query = prepare(&session, statement, format, rows.limit()).await?;
         let values = statement.parameters().iter().map(|name| Text(parameters.get(name).map(String::as_str)));
         let values: Vec<_> = values.collect();
@@ -135,7 +135,7 @@ impl Postgres {
             // The guard ends before the wait.
             let idle = self.idle.lock().pop();
             let Some(session) = idle else { break };
-            session.allow(0);
+            session.allow(0, None);
             // The server may have closed it.
             if !session.client.is_closed() && session.client.batch_execute(BEGIN).await.is_ok() {
                 return Ok(session);
@@ -187,12 +187,12 @@ fn notifications(session: Session, receiver: mpsc::Receiver<()>) -> BoxStream<'s
         loop {
             match timeout(PING_INTERVAL, receiver.recv()).await {
                 Ok(Some(())) => {
-                    session.allow(0);
+                    session.allow(0, None);
                     return Some((ChangeHint::Everything, (session, receiver)));
                 }
                 Ok(None) => return None,
                 Err(_) => {
-                    session.allow(0);
+                    session.allow(0, None);
                     let alive =
                         timeout(PING_TIMEOUT, session.client.simple_query("select 1")).await.ok()?.ok()?;
                     alive.iter().find(|message| matches!(message, SimpleQueryMessage::Row(_)))?;

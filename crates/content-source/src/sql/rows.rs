@@ -4,20 +4,21 @@ use bytes::Bytes;
 
 use crate::error::FetchError;
 use crate::location::Format;
-use crate::source::{Bounds, Content};
+use crate::source::Content;
 
 /// The content that rows become.
 #[derive(Debug)]
 pub(super) struct Rows {
     format: Format,
-    bounds: Bounds,
+    max_bytes: u64,
+    max_rows: usize,
     bytes: Vec<u8>,
     count: usize,
 }
 
 impl Rows {
-    pub(super) fn new(format: Format, bounds: Bounds) -> Self {
-        Self { format, bounds, bytes: Vec::new(), count: 0 }
+    pub(super) fn new(format: Format, max_bytes: u64, max_rows: usize) -> Self {
+        Self { format, max_bytes, max_rows, bytes: Vec::new(), count: 0 }
     }
 
     /// How many rows to ask for: one more than allowed, which shows that there are too many.
@@ -25,7 +26,7 @@ impl Rows {
         match self.format {
             // The only row.
             Format::Blob => 2,
-            Format::Json | Format::Csv | Format::Text => self.bounds.entries.saturating_add(1),
+            Format::Json | Format::Csv | Format::Text => self.max_rows.saturating_add(1),
         }
     }
 
@@ -91,7 +92,7 @@ impl Rows {
 
     fn check(&self) -> Result<(), FetchError> {
         let length = u64::try_from(self.bytes.len()).unwrap_or(u64::MAX);
-        if self.count > self.bounds.entries || length > self.bounds.bytes {
+        if self.count > self.max_rows || length > self.max_bytes {
             return Err(FetchError::TooLarge);
         }
         Ok(())

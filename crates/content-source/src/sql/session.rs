@@ -18,6 +18,7 @@ use super::tls::Tls;
 use crate::egress::Egress;
 use crate::error::FetchError;
 use crate::kind::Environment;
+use crate::pace::Pace;
 
 /// How many bytes may be received outside of rows.
 const OVERHEAD_BYTES: u64 = 1024 * 1024;
@@ -60,9 +61,9 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Allows to receive so many bytes of rows from now on.
-    pub(super) fn allow(&self, bytes: u64) {
-        self.allowance.set(bytes.saturating_mul(2).saturating_add(OVERHEAD_BYTES));
+    /// Allows to receive so many bytes of rows from now on, at a pace.
+    pub(super) fn allow(&self, bytes: u64, pace: Option<&Arc<Pace>>) {
+        self.allowance.set(bytes.saturating_mul(2).saturating_add(OVERHEAD_BYTES), pace);
     }
 
     /// What an error of this session means.
@@ -127,8 +128,8 @@ impl Server {
             config.password(password);
         }
         let allowance = Arc::new(Allowance::default());
-        allowance.set(OVERHEAD_BYTES);
-        let stream = Metered { stream, allowance: Arc::clone(&allowance) };
+        allowance.set(OVERHEAD_BYTES, None);
+        let stream = Metered::new(stream, Arc::clone(&allowance));
         let (client, driver) = if encrypted {
             let name = self.url.host.trim_start_matches('[').trim_end_matches(']').to_owned();
             let name = ServerName::try_from(name).map_err(|_| FetchError::NotAllowed)?;

@@ -61,13 +61,18 @@ impl Sqlite {
         statement: &Statement,
         parameters: &BTreeMap<String, String>,
         format: Format,
-        bounds: Bounds,
+        Bounds { bytes, entries, pace, .. }: Bounds<'_>,
     ) -> Result<Content, FetchError> {
-        let rows = Rows::new(format, bounds);
+        let rows = Rows::new(format, bytes, entries);
         let query = format!("select * from {} limit {}", statement.sub_query('?'), rows.limit());
         let parameters = statement.parameters().iter().map(|name| parameters.get(name).cloned()).collect();
         let run = Run { query, parameters, format };
-        self.with_connection(bounds.bytes, move |connection| run.run(connection, rows)).await
+        let content = self.with_connection(bytes, move |connection| run.run(connection, rows)).await?;
+        // How much it is, is not known before.
+        if let Some(pace) = pace {
+            pace.take(content.bytes.len()).await;
+        }
+        Ok(content)
     }
 
     /// Whether the database accepts a statement.

@@ -217,7 +217,9 @@ async fn only_regular_files_are_read() {
         assert!(matches!(found, Answer::Failed(_)), "{path}: {found:?}");
     }
     // Longer than its length, which is 0.
-    let fetched = processes.fetch(&at("meminfo"), None, Bounds { bytes: 10, entries: 1, since: None }).await;
+    let fetched = processes
+        .fetch(&at("meminfo"), None, Bounds { bytes: 10, entries: 1, since: None, pace: None })
+        .await;
     assert_eq!(fetched, Err(FetchError::TooLarge));
 }
 

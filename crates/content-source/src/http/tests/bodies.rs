@@ -1,6 +1,7 @@
 //! Servers that hang, trickle, lie and overflow.
 
 use super::*;
+use crate::pace::{Pace, assert_paced};
 
 /// An answer that is sent in chunks without a length, up to its end.
 fn until_close(head: &str, body: &[u8]) -> Vec<Step> {
@@ -116,6 +117,60 @@ async fn an_endless_body_is_read_to_the_limit_only() {
 }
 
 #[tokio::test]
+async fn members_of_gzip_are_bounded_and_what_adds_nothing_is() {
+    let [some, none] = [encoded("gzip", b"a guide").await, encoded("gzip", b"").await];
+    let cases = [
+        (some.repeat(1024), Ok(Bytes::from(b"a guide".repeat(1024)))),
+        (some.repeat(1025), Err(FetchError::BadContent)),
+        (none.repeat(1024), Ok(Bytes::new())),
+        (none.repeat(1025), Err(FetchError::BadContent)),
+        // Longer than what cannot be compressed.
+        (none.repeat(100_000), Err(FetchError::TooLarge)),
+    ];
+    for (sent, expected) in cases {
+        let server = Server::start(move |_, _| answer("200 OK", "Content-Encoding: gzip\r\n", &sent)).await;
+        assert_eq!(body(&plain(&server.url()), "a").await, expected);
+    }
+    // Blocks that are empty, without an end.
+    let head = b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\n\r\n\x78\x01".to_vec();
+    let server = Server::start(move |_, _| {
+        vec![Step::Send(head.clone()), Step::Repeat(b"\x00\x00\x00\xff\xff".repeat(10_000))]
+    })
+    .await;
+    assert_eq!(body(&plain(&server.url()), "a").await, Err(FetchError::TooLarge));
+    closed(&server).await;
+}
+
+#[tokio::test]
+async fn received_and_decoded_bytes_take_their_time() {
+    let bytes = vec![0; 60_000];
+    let sent = encoded("gzip", &bytes).await;
+    for (head, sent) in [("", bytes), ("Content-Encoding: gzip\r\n", sent)] {
+        let server = Server::start(move |_, _| answer("200 OK", head, &sent)).await;
+        let (source, location) = (plain(&server.url()), at("a", &[]));
+        assert_paced(60_000, async |bounds| source.fetch(&location, None, bounds).await).await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_received_until_what_was_is_paid() {
+    let server = Server::start(|_, _| {
+        vec![Step::Send(b"HTTP/1.1 200 OK\r\n\r\n".to_vec()), Step::Repeat(vec![b'x'; 64 * 1024])]
+    })
+    .await;
+    let (source, location, pace) = (plain(&server.url()), at("a", &[]), Pace::new(1));
+    let bounds = Bounds { bytes: u64::MAX, entries: 1, since: None, pace: pace.as_ref() };
+    let mut fetch = std::pin::pin!(source.fetch(&location, None, bounds));
+    let mut before = usize::MAX;
+    // What the buffers of two sockets hold is sent, and then nothing more.
+    while server.sent() != before || before == 0 {
+        before = server.sent();
+        assert!(timeout(Duration::from_millis(300), &mut fetch).await.is_err());
+    }
+    assert!(before < 16_000_000, "{before}");
+}
+
+#[tokio::test]
 async fn an_abandoned_fetch_closes_its_connection() {
     let hangs = vec![Step::Pause(Duration::from_mins(1))];
     let head = Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n".to_vec());
@@ -127,7 +182,8 @@ async fn an_abandoned_fetch_closes_its_connection() {
         let server = Server::start(move |_, _| steps.clone()).await;
         let source = plain(&server.url());
         let location = at("a", &[]);
-        let fetch = source.fetch(&location, None, Bounds { bytes: LIMIT, entries: 1, since: None });
+        let fetch =
+            source.fetch(&location, None, Bounds { bytes: LIMIT, entries: 1, since: None, pace: None });
         assert!(timeout(Duration::from_millis(200), fetch).await.is_err(), "{case}");
         assert_eq!(server.requests().len(), 1, "{case}");
         closed(&server).await;

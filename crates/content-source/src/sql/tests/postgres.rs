@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::support::{BOUNDS, Case, Cluster, environment, location, text};
 use super::*;
+use crate::pace::assert_paced;
 use crate::source::Content;
 
 const SETUP: &str = "create role reader login;
@@ -110,6 +111,8 @@ async fn what_postgres_sends_is_bounded_and_ends_when_it_is_dropped() {
     for (statement, format) in too_large {
         assert_eq!(text(&source, statement, &[], format).await, Err(FetchError::TooLarge), "{statement}");
     }
+    let sixty = location("select repeat('x', 60000)", &[], Format::Text);
+    assert_paced(60_000, async |bounds| source.fetch(&sixty, None, bounds).await).await;
     assert_eq!(text(&source, "select repeat('x', 65536)", &[], Format::Text).await, Ok("x".repeat(65536)));
     let rows = text(&source, "select generate_series(1, 100)", &[], Format::Text).await.unwrap();
     assert_eq!(rows.lines().count(), 100);

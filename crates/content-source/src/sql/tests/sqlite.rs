@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::support::{BOUNDS, Case, environment, location, text};
 use super::*;
+use crate::pace::assert_paced;
 use crate::source::Content;
 
 const SETUP: &str = "create table city (id integer primary key, name text, warm boolean, height real, more json, raw blob);
@@ -23,6 +24,14 @@ fn connect(folder: &std::path::Path, name: &str) -> Sql {
         "allowStatements": true,
     });
     Sql::new(&settings, &Map::new(), &environment(folder, None)).unwrap()
+}
+
+#[tokio::test]
+async fn rows_of_sqlite_take_their_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = source(folder.path());
+    let location = location("select hex(zeroblob(30000))", &[], Format::Text);
+    assert_paced(60_000, async |bounds| source.fetch(&location, None, bounds).await).await;
 }
 
 #[tokio::test]

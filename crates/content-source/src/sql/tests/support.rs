@@ -16,7 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use super::super::*;
 use crate::egress::SystemResolver;
 
-pub(super) const BOUNDS: Bounds = Bounds { bytes: 64 * 1024, entries: 100, since: None };
+pub(super) const BOUNDS: Bounds<'_> = Bounds { bytes: 64 * 1024, entries: 100, since: None, pace: None };
 
 /// A statement, its parameters, a format, and the text that they give.
 pub(super) type Case =
