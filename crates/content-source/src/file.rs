@@ -50,6 +50,7 @@ pub(crate) struct Folder {
     root: PathBuf,
     environment: Arc<Environment>,
     threads: Arc<Semaphore>,
+    watches: Arc<watch::Watches>,
 }
 
 impl fmt::Debug for Folder {
@@ -77,7 +78,7 @@ pub(crate) fn connect(
         );
     }
     let threads = Arc::new(Semaphore::new(MAX_THREADS));
-    Ok(Folder { root, environment: Arc::clone(environment), threads })
+    Ok(Folder { root, environment: Arc::clone(environment), threads, watches: Arc::default() })
 }
 
 impl Folder {
@@ -158,7 +159,7 @@ impl Source for Folder {
 
     fn watch(&self, tree: &Tree) -> Option<BoxStream<'static, ChangeHint>> {
         let (root, environment) = (self.root.clone(), Arc::clone(&self.environment));
-        Some(watch::watch(root, environment, tree.path.clone()))
+        Some(watch::watch(Arc::clone(&self.watches), root, environment, tree.path.clone()))
     }
 }
 

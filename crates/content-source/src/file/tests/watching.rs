@@ -103,6 +103,34 @@ fn many_changes_and_lost_notifications_are_everything() {
 }
 
 #[tokio::test]
+async fn more_trees_are_watched_than_a_system_has_instances() {
+    let files = Files::new();
+    let names: Vec<_> = (0..200).map(|n| format!("{n}/deep")).collect();
+    for name in &names {
+        files.write(&format!("{name}/a"), "1");
+    }
+    let source = files.source();
+    let mut watches = Vec::new();
+    for name in &names {
+        let tree = Tree { path: path(&format!("{name}/")).unwrap(), reference: None };
+        let mut hints = source.watch(&tree).unwrap();
+        assert_eq!(next(&mut hints).await, Some(ChangeHint::Everything));
+        watches.push(hints);
+    }
+    for (name, hints) in names.iter().zip(&mut watches) {
+        files.write(&format!("{name}/a"), "2");
+        hinted(hints, &format!("{name}/a")).await;
+    }
+    // One that goes ends those below it alone.
+    fs::remove_dir_all(files.path("root/7")).unwrap();
+    let mut gone = watches.remove(7);
+    let rest: Vec<_> = tokio::time::timeout(Duration::from_secs(2), gone.by_ref().collect()).await.unwrap();
+    assert_eq!(rest.last(), Some(&ChangeHint::Everything));
+    files.write("8/deep/a", "3");
+    hinted(&mut watches[7], "8/deep/a").await;
+}
+
+#[tokio::test]
 async fn a_watch_ends_when_its_directory_goes() {
     let files = Files::new();
     files.write("tree/a", "1");
