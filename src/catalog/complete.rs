@@ -1,11 +1,13 @@
 //! Completion: the values for an argument that match the typed text.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::time::Duration;
 
 use caseless::Caseless;
 use content_source::{Content, Format, Kind, Location};
 use futures_util::FutureExt;
+use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use unicode_normalization::UnicodeNormalization;
 
 use super::Catalog;
@@ -186,13 +188,47 @@ fn offered(content: &Content) -> Result<Vec<String>, Fault> {
     let text = std::str::from_utf8(&content.bytes).map_err(|_| BAD_CONTENT)?;
     let mime = content.mime_type.as_deref().and_then(parse_mime);
     let is_json = mime.is_some_and(|mime| mime.subtype() == "json" || mime.suffix() == Some(mime::JSON));
-    let values = match serde_json::from_str::<Vec<String>>(text) {
-        Ok(values) => values,
-        Err(_) if is_json => return Err(BAD_CONTENT),
-        Err(_) => text.lines().map(str::to_owned).collect(),
-    };
-    let fits = |value: &String| (1..=MOST_BYTES).contains(&value.len());
-    Ok(values.into_iter().filter(fits).take(MOST_CONSIDERED).collect())
+    match serde_json::from_str::<Offered>(text) {
+        Ok(Offered(values)) => Ok(values),
+        Err(_) if is_json => Err(BAD_CONTENT),
+        Err(_) => {
+            let lines = text.lines().filter(|line| fits(line)).take(MOST_CONSIDERED);
+            Ok(lines.map(str::to_owned).collect())
+        }
+    }
+}
+
+fn fits(value: &str) -> bool {
+    (1..=MOST_BYTES).contains(&value.len())
+}
+
+/// The values of a JSON list that are considered: of others, of which there may be millions, nothing is kept.
+struct Offered(Vec<String>);
+
+impl<'de> Deserialize<'de> for Offered {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Considered).map(Self)
+    }
+}
+
+struct Considered;
+
+impl<'de> Visitor<'de> for Considered {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of texts")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = list.next_element::<String>()? {
+            if values.len() < MOST_CONSIDERED && fits(&value) {
+                values.push(value);
+            }
+        }
+        Ok(values)
+    }
 }
 
 fn best(offered: &[String], written: &str) -> Completion {
@@ -283,5 +319,11 @@ mod tests {
         let long = format!("{}\na\n{}", "x".repeat(1_025), "y\n".repeat(10_000));
         let found = values(None, &long).unwrap();
         assert_eq!((found.len(), found[0].as_str()), (10_000, "a"));
+        // Of a list, no more than is considered takes memory.
+        let long = serde_json::to_string(&vec!["y"; 1_000_000]).unwrap();
+        let found = values(Some("application/json"), &long).unwrap();
+        assert_eq!((found.len(), found.capacity() < 20_000), (10_000, true));
+        let long = values(None, &"y\n".repeat(1_000_000)).unwrap();
+        assert!(long.capacity() < 20_000, "{}", long.capacity());
     }
 }
