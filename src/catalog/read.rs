@@ -18,6 +18,7 @@ use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri, Slug, TenantId};
 use crate::model::label::CallerLabels;
+use crate::model::listed::ListedResource;
 use crate::model::resource::{Part, Resource};
 use crate::model::skill::Skill;
 use crate::store::StoreError;
@@ -102,7 +103,7 @@ impl Catalog {
     }
 
     /// A page of skills, with those after a root.
-    pub fn skills(&self, view: &View, after: Option<&str>) -> Page<Skill> {
+    pub fn skills(&self, view: &View, after: Option<&str>) -> Page<Arc<Skill>> {
         view.skills(after, self.limits.page_size)
     }
 
@@ -115,7 +116,7 @@ impl Catalog {
         view: &View,
         uri: &ResourceUri,
         after: Option<&str>,
-    ) -> Result<Page<Resource>, Fault> {
+    ) -> Result<Page<ListedResource>, Fault> {
         let page = view.directory(uri.as_str(), after, self.limits.page_size);
         page.ok_or_else(|| Fault::UnknownUri { what: "directory", uri: uri.clone() })
     }

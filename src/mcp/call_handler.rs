@@ -183,7 +183,8 @@ impl CallHandler {
             return Ok(kept);
         }
         let page = self.catalog.list(&context.view, list, after);
-        let seal = |last: &str| self.seal.seal(&purpose(name_of(list), labels), context.caller.agent.0, last);
+        let seal =
+            |last: String| self.seal.seal(&purpose(name_of(list), labels), context.caller.agent.0, &last);
         let next = page.last().map(seal);
         let result = context.encode(ResultMembers::page(&page, next.as_deref()))?;
         self.results.keep(key, &result, context.caller.tenant);

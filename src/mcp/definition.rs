@@ -14,20 +14,24 @@ use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, UtcOffset};
 
 use super::wire::members::{Members, Shape};
+use crate::model::listed::{ListedResource, MountedFile, UriText};
 use crate::model::prompt::{Prompt, PromptDefinition};
 use crate::model::resource::{DIRECTORY, Definition, Resource};
 use crate::model::template::ResourceTemplate;
 
 /// The definitions of a page.
-pub(super) struct Definitions<'a, T>(pub(super) &'a [Arc<T>]);
+pub(super) struct Definitions<'a, T>(pub(super) &'a [T]);
 
-impl Serialize for Definitions<'_, Resource> {
+impl Serialize for Definitions<'_, ListedResource> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|resource| Listed::of(resource)))
+        serializer.collect_seq(self.0.iter().map(|listed| match listed {
+            ListedResource::Registered(resource) => Listed::of(resource),
+            ListedResource::File(file) => Listed::of_file(file, listed.uri()),
+        }))
     }
 }
 
-impl Serialize for Definitions<'_, ResourceTemplate> {
+impl Serialize for Definitions<'_, Arc<ResourceTemplate>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|template| ListedTemplate {
             uri_template: template.uri_template.as_str(),
@@ -36,7 +40,7 @@ impl Serialize for Definitions<'_, ResourceTemplate> {
     }
 }
 
-impl Serialize for Definitions<'_, Prompt> {
+impl Serialize for Definitions<'_, Arc<Prompt>> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|prompt| ListedPrompt::of(prompt)))
     }
@@ -85,8 +89,9 @@ impl<'a> ListedPrompt<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed<'a> {
-    uri: &'a str,
-    name: &'a str,
+    #[serde(serialize_with = "uri")]
+    uri: UriText<'a>,
+    name: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,8 +116,8 @@ impl<'a> Listed<'a> {
     fn of(resource: &'a Resource) -> Self {
         let definition = &resource.definition;
         Self {
-            uri: resource.uri.as_str(),
-            name: &definition.name,
+            uri: UriText(resource.uri.as_str(), ""),
+            name: Cow::Borrowed(&definition.name),
             title: definition.title.as_deref(),
             description: definition.description.as_deref(),
             mime_type: definition.mime_type.as_deref().or_else(|| directory(resource)),
@@ -124,6 +129,31 @@ impl<'a> Listed<'a> {
             icons: definition.icons.as_deref(),
             meta: definition.meta.as_deref(),
         }
+    }
+
+    fn of_file(file: &'a MountedFile, uri: UriText<'a>) -> Self {
+        let name = file.name();
+        Self {
+            uri,
+            title: None,
+            description: None,
+            mime_type: ::skill::mime_type_by_name(&name),
+            name,
+            annotations: Annotations {
+                sent: file.mount.annotations.as_deref(),
+                last_modified: file.modified,
+            },
+            size: file.size,
+            icons: None,
+            meta: None,
+        }
+    }
+}
+
+fn uri<S: Serializer>(uri: &UriText<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    match uri {
+        UriText(whole, "") => serializer.serialize_str(whole),
+        _ => serializer.collect_str(uri),
     }
 }
 

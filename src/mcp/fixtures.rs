@@ -11,6 +11,7 @@ use crate::model::agent::AgentDescription;
 use crate::model::call::{Content, Contents, ListPage, Page};
 use crate::model::ids::ResourceUri;
 use crate::model::label::Labels;
+use crate::model::listed::ListedResource;
 use crate::model::resource::{Definition, NewPart, PartKind, Resource};
 use crate::model::scope::Revision;
 use crate::model::tool::ToolSets;
@@ -83,7 +84,8 @@ pub(super) fn full() -> Resource {
 
 /// A page of both, the last one or not.
 pub(super) fn page() -> ListPage {
-    ListPage::Resources(Page { items: vec![Arc::new(bare("a:b", None)), Arc::new(full())], more: true })
+    let items = [bare("a:b", None), full()].map(|resource| ListedResource::Registered(Arc::new(resource)));
+    ListPage::Resources(Page { items: items.into(), more: true })
 }
 
 /// Contents of every kind.

@@ -1,6 +1,7 @@
 //! The members of a result that both eras encode in the same way: a list, contents, messages.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -11,9 +12,9 @@ use super::skill_entry::SkillEntry;
 use super::tools::{Block, ListedTool};
 use crate::model::call::{self, Contents, ListPage, Messages};
 use crate::model::fault::Fault;
+use crate::model::listed::ListedResource;
 use crate::model::message::{ContentKind, EmbeddedResource, PromptMessage};
 use crate::model::prompt::Prompt;
-use crate::model::resource::Resource;
 use crate::model::template::ResourceTemplate;
 
 /// The members of a result that its method defines. An era adds members of its own.
@@ -22,19 +23,19 @@ use crate::model::template::ResourceTemplate;
 pub(super) enum ResultMembers<'a> {
     /// Of `resources/list`.
     Resources {
-        resources: Definitions<'a, Resource>,
+        resources: Definitions<'a, ListedResource>,
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<&'a str>,
     },
     /// Of `resources/templates/list`.
     Templates {
-        resource_templates: Definitions<'a, ResourceTemplate>,
+        resource_templates: Definitions<'a, Arc<ResourceTemplate>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<&'a str>,
     },
     /// Of `prompts/list`.
     Prompts {
-        prompts: Definitions<'a, Prompt>,
+        prompts: Definitions<'a, Arc<Prompt>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         next_cursor: Option<&'a str>,
     },

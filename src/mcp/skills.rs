@@ -62,7 +62,7 @@ impl CallHandler {
         let revision = context.view.snapshot().changed.lists.skills;
         self.kept(context, subject, revision, |encode| {
             let page = self.catalog.directory(&context.view, uri, after.as_deref())?;
-            let next = page.last().map(|last| self.seal.seal(&purpose, agent, last.uri.as_str()));
+            let next = page.last().map(|last| self.seal.seal(&purpose, agent, &last.uri().to_string()));
             let resources = Definitions(&page.items);
             encode(ResultMembers::Resources { resources, next_cursor: next.as_deref() })
         })

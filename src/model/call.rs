@@ -8,9 +8,10 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::ids::ResourceUri;
+use super::listed::ListedResource;
 use super::message::PromptMessage;
 use super::prompt::Prompt;
-use super::resource::{Part, PartKind, Resource};
+use super::resource::{Part, PartKind};
 use super::scope::Revision;
 use super::template::ResourceTemplate;
 
@@ -51,20 +52,20 @@ pub struct CompletionRequest {
 #[derive(Debug, Clone)]
 pub enum ListPage {
     /// Resources, in byte order of their URIs.
-    Resources(Page<Resource>),
+    Resources(Page<ListedResource>),
     /// Resource templates, in byte order.
-    Templates(Page<ResourceTemplate>),
+    Templates(Page<Arc<ResourceTemplate>>),
     /// Prompts, in byte order of their names.
-    Prompts(Page<Prompt>),
+    Prompts(Page<Arc<Prompt>>),
 }
 
 impl ListPage {
     /// The key of the last definition, if more follow.
-    pub fn last(&self) -> Option<&str> {
+    pub fn last(&self) -> Option<String> {
         match self {
-            Self::Resources(page) => page.last().map(|resource| resource.uri.as_str()),
-            Self::Templates(page) => page.last().map(|template| template.uri_template.as_str()),
-            Self::Prompts(page) => page.last().map(|prompt| prompt.name.as_str()),
+            Self::Resources(page) => page.last().map(|resource| resource.uri().to_string()),
+            Self::Templates(page) => page.last().map(|template| template.uri_template.as_str().to_owned()),
+            Self::Prompts(page) => page.last().map(|prompt| prompt.name.as_str().to_owned()),
         }
     }
 }
@@ -73,7 +74,7 @@ impl ListPage {
 #[derive(Debug, Clone)]
 pub struct Page<T> {
     /// The definitions, in their order.
-    pub items: Vec<Arc<T>>,
+    pub items: Vec<T>,
     /// Whether there are more after the last.
     pub more: bool,
 }
@@ -81,7 +82,7 @@ pub struct Page<T> {
 impl<T> Page<T> {
     /// The last definition, if more follow.
     pub fn last(&self) -> Option<&T> {
-        self.items.last().filter(|_| self.more).map(|item| &**item)
+        self.items.last().filter(|_| self.more)
     }
 }
 

@@ -180,10 +180,16 @@ impl ResourceUri {
     /// # Errors
     /// [`UriError::TooLong`].
     pub fn below(&self, path: &str) -> Result<Self, UriError> {
-        if self.0.len() + path.len() > MAX_URI_BYTES {
-            return Err(UriError::TooLong);
+        if self.has_below(path) {
+            Ok(Self([self.as_str(), path].concat().into()))
+        } else {
+            Err(UriError::TooLong)
         }
-        Ok(Self([self.as_str(), path].concat().into()))
+    }
+
+    /// Whether a file below this one has a URI, which may be too long.
+    pub fn has_below(&self, path: &str) -> bool {
+        self.0.len() + path.len() <= MAX_URI_BYTES
     }
 
     /// The URI.

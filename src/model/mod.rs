@@ -23,6 +23,7 @@ pub mod key_bounds;
 pub mod kinds;
 pub mod label;
 pub mod limits;
+pub mod listed;
 pub mod message;
 pub mod method;
 pub mod mount;

@@ -2,6 +2,7 @@
 
 mod status;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -176,6 +177,12 @@ impl NewMount {
     }
 }
 
+/// The name of the file with this encoded path. Nothing is decoded that is written as it is: lists have many files.
+pub(super) fn name_of(suffix: &str) -> Option<Cow<'_, str>> {
+    let name = suffix.rsplit_once('/').map_or(suffix, |(_, name)| name);
+    if name.contains('%') { file_tree::decode(name).map(Cow::Owned) } else { Some(Cow::Borrowed(name)) }
+}
+
 /// The error of a connection that does not exist, or that the tenant may not use.
 pub fn unknown_connection(id: &str) -> Fault {
     Fault::invalid_params(format!("connection: unknown connection: {}", shortened(id)))
@@ -244,10 +251,9 @@ impl Mount {
         Some(Resource { parts, ..self.described(uri, suffix, Some(entry))? })
     }
 
-    /// What the path and the mount say of a file. Nothing is decoded that is written as it is: pages have many files.
+    /// What the path and the mount say of a file.
     fn described(&self, uri: ResourceUri, suffix: &str, entry: Option<&MountEntry>) -> Option<Resource> {
-        let name = suffix.rsplit_once('/').map_or(suffix, |(_, name)| name);
-        let name = if name.contains('%') { file_tree::decode(name)? } else { name.to_owned() };
+        let name = name_of(suffix)?.into_owned();
         let mime_type = ::skill::mime_type_by_name(&name).map(str::to_owned);
         Some(Resource {
             uri,

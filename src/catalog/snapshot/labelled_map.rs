@@ -147,7 +147,7 @@ impl<K: DefinitionKind> LabelledMap<K> {
     }
 
     /// At most `size` definitions that a caller with these labels sees, those after a key.
-    pub(super) fn page(&self, labels: &CallerLabels, after: Option<&str>, size: usize) -> Page<K> {
+    pub(super) fn page(&self, labels: &CallerLabels, after: Option<&str>, size: usize) -> Page<Arc<K>> {
         let range = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         match (&self.index, labels) {
             (Some(index), CallerLabels::These(own)) => {
@@ -203,7 +203,7 @@ impl<K: DefinitionKind> LabelIndex<K> {
 }
 
 /// The first definitions, and whether there are more.
-fn first<'m, K: DefinitionKind>(mut rest: impl Iterator<Item = &'m Arc<K>>, size: usize) -> Page<K> {
+fn first<'m, K: DefinitionKind>(mut rest: impl Iterator<Item = &'m Arc<K>>, size: usize) -> Page<Arc<K>> {
     let items = rest.by_ref().take(size).cloned().collect();
     Page { items, more: rest.next().is_some() }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::trees::Files;
 use super::view::View;
 use crate::model::call::Page;
-use crate::model::ids::ResourceUri;
+use crate::model::listed::{ListedResource, MountedFile, UriText};
 use crate::model::mount::{Mount, MountEntry, TreeId};
 use crate::model::resource::Resource;
 
@@ -86,7 +86,7 @@ impl View {
         let mount = self.mounts().find(|mount| mount.tree_id == tree)?;
         let entry = self.files(mount)?.get(suffix)?;
         let uri = mount.uri_of(suffix)?;
-        let is_answered = !self.is_answered_otherwise(&self.within(mount), &uri);
+        let is_answered = !self.is_answered_otherwise(&self.within(mount), uri.as_str());
         if is_answered { mount.listed(uri, suffix, entry) } else { None }
     }
 
@@ -107,12 +107,13 @@ impl View {
     }
 
     /// At most `size` listed files of mounts, those after a URI, in byte order of their URIs. Without those that something
-    /// else answers: a registered resource, or a mount with a longer URI.
-    pub(super) fn mounted_after(&self, after: Option<&str>, size: usize) -> Page<Resource> {
+    /// else answers: a registered resource, or a mount with a longer URI. No resource is made of them.
+    pub(super) fn mounted_after(&self, after: Option<&str>, size: usize) -> Page<ListedResource> {
         let mounts =
             self.mounts().filter_map(|mount| Some((mount, self.files(mount)?.after(&mount.uri, after))));
         let mut rests: Vec<_> =
             mounts.map(|(mount, files)| Rest { mount, within: self.within(mount), files }).collect();
+        let others = self.map::<Resource>().len() > 0;
         // The next file of each mount, by its URI and the number of the mount.
         let mut next = BTreeMap::new();
         for (number, rest) in rests.iter_mut().enumerate() {
@@ -122,23 +123,24 @@ impl View {
         while let Some(((uri, number), (suffix, entry))) = next.pop_first() {
             let Some(rest) = rests.get_mut(number) else { break };
             next.extend(rest.next().map(|(uri, file)| ((uri, number), file)));
-            if self.is_answered_otherwise(&rest.within, &uri) {
+            if (others || !rest.within.is_empty())
+                && self.is_answered_otherwise(&rest.within, &uri.to_string())
+            {
                 continue;
             }
             if page.items.len() == size {
                 page.more = true;
                 break;
             }
-            page.items.extend(rest.mount.listed(uri, suffix, entry).map(Arc::new));
+            page.items.push(ListedResource::File(MountedFile::new(rest.mount, suffix, entry)));
         }
         page
     }
 
     /// Whether something else than a mount answers the URI of a file that it lists: a registered resource, or one of the mounts
     /// `within` it.
-    fn is_answered_otherwise(&self, within: &[&Arc<Mount>], uri: &ResourceUri) -> bool {
-        within.iter().any(|inner| inner.path_of(uri.as_str()).is_some())
-            || self.resource(uri.as_str()).is_some()
+    fn is_answered_otherwise(&self, within: &[&Arc<Mount>], uri: &str) -> bool {
+        within.iter().any(|inner| inner.path_of(uri).is_some()) || self.resource(uri).is_some()
     }
 
     /// The visible mounts that have files of a mount in its place: those with a longer URI that begins with its own.
@@ -159,7 +161,10 @@ struct Rest<'v, F> {
 
 impl<'v, F: Iterator<Item = (&'v Arc<str>, &'v MountEntry)>> Rest<'v, F> {
     /// The next file, with its URI.
-    fn next(&mut self) -> Option<(ResourceUri, (&'v Arc<str>, &'v MountEntry))> {
-        self.files.find_map(|file| Some((self.mount.uri.below(file.0).ok()?, file)))
+    fn next(&mut self) -> Option<(UriText<'v>, (&'v Arc<str>, &'v MountEntry))> {
+        let mount: &'v Mount = self.mount;
+        let uri = &mount.uri;
+        let file = self.files.find(|file| uri.has_below(file.0))?;
+        Some((UriText(uri.as_str(), file.0), file))
     }
 }

@@ -8,6 +8,7 @@ use ::skill::SKILL_MD;
 use super::view::View;
 use crate::model::call::Page;
 use crate::model::ids::ResourceUri;
+use crate::model::listed::ListedResource;
 use crate::model::mount::Mount;
 use crate::model::resource::{DIRECTORY, Definition, Resource};
 use crate::model::skill::{SKILL_URIS, Skill};
@@ -40,7 +41,7 @@ impl View {
     }
 
     /// A page of skills, at least one if there is one.
-    pub fn skills(&self, after: Option<&str>, size: usize) -> Page<Skill> {
+    pub fn skills(&self, after: Option<&str>, size: usize) -> Page<Arc<Skill>> {
         let mut page = self.page::<Skill>(after, size);
         let mut bytes = 0;
         let fitting = page.items.iter().take_while(|skill| {
@@ -57,8 +58,9 @@ impl View {
 
     /// A page of the list of resources: the registered ones, the `SKILL.md` of each skill, and the files of mounts, in byte
     /// order of their URIs.
-    pub(super) fn resources(&self, after: Option<&str>, size: usize) -> Page<Resource> {
-        let mut page = self.page::<Resource>(after, size);
+    pub(super) fn resources(&self, after: Option<&str>, size: usize) -> Page<ListedResource> {
+        let Page { items, more } = self.page::<Resource>(after, size);
+        let mut page = registered(items, more);
         if self.map::<Mount>().len() > 0 {
             page = merged(page, self.mounted_after(after, size), size);
         }
@@ -71,12 +73,12 @@ impl View {
             _ => after,
         });
         let skills = self.page::<Skill>(after, size);
-        let items = skills.items.iter().map(|skill| Arc::clone(&skill.skill_md)).collect();
-        merged(page, Page { items, more: skills.more }, size)
+        let items = skills.items.iter().map(|skill| Arc::clone(&skill.skill_md));
+        merged(page, registered(items, skills.more), size)
     }
 
     /// A page of what is directly in a directory: of a skill, or one above skills. `None` if there is no such directory.
-    pub fn directory(&self, uri: &str, after: Option<&str>, size: usize) -> Option<Page<Resource>> {
+    pub fn directory(&self, uri: &str, after: Option<&str>, size: usize) -> Option<Page<ListedResource>> {
         if !uri.starts_with(SKILL_URIS) {
             return None;
         }
@@ -88,11 +90,11 @@ impl View {
         items.retain(|child| after.is_none_or(|after| child.uri.as_str() > after));
         let more = items.len() > size;
         items.truncate(size);
-        Some(Page { items, more })
+        Some(registered(items, more))
     }
 
     /// A page of the directories directly below one that contains skills.
-    fn above_skills(&self, inside: &str, after: Option<&str>, size: usize) -> Option<Page<Resource>> {
+    fn above_skills(&self, inside: &str, after: Option<&str>, size: usize) -> Option<Page<ListedResource>> {
         let first = self.page::<Skill>(Some(inside), 1).items.pop()?;
         if !first.root.as_str().starts_with(inside) {
             return None;
@@ -109,16 +111,24 @@ impl View {
             let name = rest.split('/').next().unwrap_or(rest);
             let uri = format!("{inside}{name}");
             after = past(&uri);
-            page.items.extend(directory(&uri, &next.skill_md).map(Arc::new));
+            let found = directory(&uri, &next.skill_md);
+            page.items.extend(found.map(|found| ListedResource::Registered(Arc::new(found))));
         }
         Some(page)
     }
 }
 
+fn registered(items: impl IntoIterator<Item = Arc<Resource>>, more: bool) -> Page<ListedResource> {
+    Page { items: items.into_iter().map(ListedResource::Registered).collect(), more }
+}
+
 /// The first items of two pages after the same position.
-fn merged(mut page: Page<Resource>, other: Page<Resource>, size: usize) -> Page<Resource> {
+fn merged(mut page: Page<ListedResource>, other: Page<ListedResource>, size: usize) -> Page<ListedResource> {
+    if page.items.is_empty() {
+        return other;
+    }
     page.items.extend(other.items);
-    page.items.sort_by(|one, other| one.uri.cmp(&other.uri));
+    page.items.sort_by(|one, other| one.uri().cmp(&other.uri()));
     page.more |= other.more || page.items.len() > size;
     page.items.truncate(size);
     page

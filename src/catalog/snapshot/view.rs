@@ -136,7 +136,7 @@ impl View {
     }
 
     /// At most `size` definitions of a kind, those after a key.
-    pub(super) fn page<K: Member>(&self, after: Option<&str>, size: usize) -> Page<K> {
+    pub(super) fn page<K: Member>(&self, after: Option<&str>, size: usize) -> Page<Arc<K>> {
         self.map::<K>().page(&self.labels, after, size)
     }
 

@@ -152,7 +152,7 @@ impl CallHandler {
         let listed = self.catalog.list(&context.view, list, after);
         match &listed {
             ListPage::Resources(listed) => {
-                page.add_all(&listed.items, |resource| format!("{tag}{}", resource.uri.as_str()))?;
+                page.add_all(&listed.items, |resource| format!("{tag}{}", resource.uri()))?;
             }
             ListPage::Templates(listed) => {
                 page.add_all(&listed.items, |template| format!("{tag}{}", template.uri_template.as_str()))?;

@@ -92,7 +92,7 @@ impl CallHandler {
         // One more than fits, to know whether there is one.
         while more && tools.len() <= size {
             let page = self.catalog.list(view, List::Prompts, last.as_deref());
-            last = page.last().map(str::to_owned);
+            last = page.last();
             more = last.is_some();
             if let ListPage::Prompts(page) = page {
                 let prompts = page.items.into_iter().filter(|prompt| can_be_tool(prompt.name.as_str()));

@@ -1,7 +1,5 @@
 //! Results that are objects: pages of definitions in the shapes of MCP, as JSON of a bounded length.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -39,11 +37,7 @@ impl ObjectPage {
     }
 
     /// Adds definitions to the last list, each with its position, as far as they fit.
-    pub(super) fn add_all<T>(
-        &mut self,
-        items: &[Arc<T>],
-        position: impl Fn(&T) -> String,
-    ) -> Result<(), Fault>
+    pub(super) fn add_all<T>(&mut self, items: &[T], position: impl Fn(&T) -> String) -> Result<(), Fault>
     where
         for<'a> Definitions<'a, T>: Serialize,
     {
@@ -62,7 +56,7 @@ impl ObjectPage {
     }
 
     /// Adds a definition to the last list; false if it does not fit.
-    fn add<T>(&mut self, item: &Arc<T>, position: String) -> Result<bool, Fault>
+    fn add<T>(&mut self, item: &T, position: String) -> Result<bool, Fault>
     where
         for<'a> Definitions<'a, T>: Serialize,
     {
