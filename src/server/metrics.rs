@@ -4,6 +4,7 @@
 //! tenant's name.
 
 mod answers;
+mod connections;
 mod process;
 mod tenants;
 
@@ -292,6 +293,7 @@ impl Metrics {
         text.gauge("waggle_source_leases", help, self.leases.held().borrow().len());
         let help = "Fetches of content from connections in progress.";
         text.gauge("waggle_source_fetches", help, stats.in_flight);
+        connections::render(text, self.services.catalog.fetcher().connections());
     }
 
     fn traces(&self, text: &mut Exposition) {

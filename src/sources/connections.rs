@@ -145,6 +145,11 @@ impl Connections {
         self.memory.known.get_stale(|facts| facts.get(uid))
     }
 
+    /// The connections in memory, however old.
+    pub fn all_in_memory(&self) -> Vec<Arc<Connection>> {
+        self.memory.known.get_stale(|facts| Some(facts.all())).unwrap_or_default()
+    }
+
     async fn built(&self, stored: StoredConnection) -> Connection {
         let source = match self.source(&stored).await {
             Ok(source) => Some(source),

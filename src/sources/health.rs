@@ -79,12 +79,16 @@ struct Fetches {
     /// The tenants whose last fetch failed, and whether their circuit is open.
     failing: HashMap<TenantId, bool>,
     last_failure: Option<FailedFetch>,
+    /// How many there were.
+    answered: u64,
+    failed: u64,
 }
 
 impl Health {
     /// Records that a fetch for a tenant failed, and whether its circuit is open now.
     pub fn failed(&self, tenant: TenantId, failure: FailedFetch, is_open: bool) {
         let mut fetches = self.0.lock();
+        fetches.failed += 1;
         fetches.last_failure = Some(failure);
         if fetches.failing.len() < MOST_TENANTS || fetches.failing.contains_key(&tenant) {
             fetches.failing.insert(tenant, is_open);
@@ -93,7 +97,9 @@ impl Health {
 
     /// Records that a fetch for a tenant succeeded.
     pub fn succeeded(&self, tenant: TenantId) {
-        self.0.lock().failing.remove(&tenant);
+        let mut fetches = self.0.lock();
+        fetches.answered += 1;
+        fetches.failing.remove(&tenant);
     }
 
     /// The state for a tenant; without one, the worst of all.
@@ -105,6 +111,18 @@ impl Health {
             None => fetches.failing.values().map(state).max(),
         };
         failing.unwrap_or(State::Ready)
+    }
+
+    /// How many fetches were answered by the source, and how many failed.
+    pub fn counts(&self) -> [u64; 2] {
+        let fetches = self.0.lock();
+        [fetches.answered, fetches.failed]
+    }
+
+    /// For how many tenants the last fetch failed, and for how many of them the circuit is open.
+    pub fn failing(&self) -> [usize; 2] {
+        let fetches = self.0.lock();
+        [fetches.failing.len(), fetches.failing.values().filter(|is_open| **is_open).count()]
     }
 
     /// The last fetch that failed, for whichever tenant.
@@ -135,10 +153,12 @@ mod tests {
         assert_eq!(states(), [State::Open, State::Ready, State::Open]);
         health.failed(bee, failure, false);
         assert_eq!(states(), [State::Open, State::Degraded, State::Open]);
+        assert_eq!(health.failing(), [2, 1]);
         health.succeeded(acme);
         assert_eq!(states(), [State::Ready, State::Degraded, State::Degraded]);
         health.succeeded(bee);
         assert_eq!((states(), health.last_failure()), ([State::Ready; 3], Some(failure)));
+        assert_eq!((health.failing(), health.counts()), ([0, 0], [2, 3]));
     }
 
     #[test]

@@ -88,6 +88,10 @@ impl Known {
         self.0.get(&uid).cloned()
     }
 
+    pub(super) fn all(&self) -> Vec<Arc<Connection>> {
+        self.0.values().cloned().collect()
+    }
+
     pub(super) fn keep(&mut self, connection: &Arc<Connection>) {
         self.0.insert(connection.uid, Arc::clone(connection));
     }

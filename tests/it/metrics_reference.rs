@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::support::app::Builder;
+use crate::support::app::{Builder, resource};
 use crate::support::cluster::database;
 
 const PAGE: &str = "docs/metrics.md";
@@ -52,13 +52,20 @@ fn page(families: &BTreeMap<String, Family>) -> String {
 
 #[tokio::test]
 async fn every_metric_is_documented_and_no_other() {
-    let database = database().await;
-    let replica = Builder::new(&database).set("WAGGLE_METRICS__TENANTS", 1).start().await;
+    let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+    let builder = Builder::new(&database).set("WAGGLE_METRICS__TENANTS", 1);
+    let replica = builder.set("WAGGLE_SOURCES__FILE_ROOTS", folder.path().display()).start().await;
     let key = replica.acme("a").await;
     let limits = json!({"limits": {"callsPerDay": 1_000}});
     assert_eq!(replica.admin("PATCH", "/tenants/acme", Some(limits)).await.status, 200);
     replica.put("a", "x:1", "text").await;
     assert!(replica.http.text("a", &key, "x:1").await.is_some());
+    let docs = json!({"id": "docs", "kind": "file", "tenants": "*", "settings": {"root": folder.path()}});
+    assert_eq!(replica.admin("POST", "/connections", Some(docs)).await.status, 201);
+    std::fs::write(folder.path().join("a"), "text").unwrap();
+    let body = json!({"name": "2", "source": {"connection": "docs", "path": "a"}});
+    assert_eq!(replica.admin("PUT", &resource("a", "x:2"), Some(body)).await.status, 201);
+    assert!(replica.http.text("a", &key, "x:2").await.is_some());
     replica.running.services.identity.count_expiring_keys().await;
     let families = families(&replica.http.get("/metrics").await.text());
     let empty: Vec<_> = families.iter().filter(|(_, family)| family.samples == 0).collect();

@@ -66,10 +66,16 @@ async fn rate_and_circuit_refuse_before_the_source_is_asked() {
     assert_eq!(site.upstream.count(), 5);
     let shown = site.replica.admin("GET", "/connections/api", None).await.json();
     assert_eq!((&shown["state"], &shown["lastError"]["reason"]), (&json!("open"), &json!("status")));
+    let metric = async |name: &str| site.replica.metric(&format!("waggle_connection_{name}")).await;
+    let open = "circuits_open{connection=\"api\"}";
+    let failed_fetches = "fetches_total{connection=\"api\",result=\"failed\"}";
+    assert!(metric(failed_fetches).await >= 5.0);
+    assert_eq!((metric(open).await, metric("failing{connection=\"api\"}").await), (1.0, 1.0));
     site.upstream.answer("a", text("back"));
     eventually("the circuit closes", async || site.read("test://a").await["result"].is_object()).await;
     let shown = site.replica.admin("GET", "/connections/api", None).await.json();
     assert_eq!(shown["state"], "ready");
+    assert_eq!(metric(open).await, 0.0);
     let refused = async || {
         let answers = join_all((0..4).map(|_| async { site.read("test://a").await })).await;
         answers.iter().any(|answer| answer["error"] == failed("busy"))
