@@ -151,7 +151,7 @@ verify-mounts: prerequisites ## Mount many files: time until listed, memory, not
 
 # Three replicas; the one that watches is killed every five seconds (VERIFY_WATCHING_CHANGES=100).
 verify-watching: prerequisites ## Change watched files 1,000 times while watchers are killed; none may be lost or notified twice
-	VERIFY_WATCHING_CHANGES=$${VERIFY_WATCHING_CHANGES:-1000} cargo test --workspace --locked --test it -- --nocapture no_change_is_lost_or_told_twice
+	VERIFY_WATCHING_CHANGES=$${VERIFY_WATCHING_CHANGES:-1000} cargo test --workspace --locked --test it -- --nocapture no_change_is_lost_or_notified_twice
 
 # 10,000,000 rows, which take 5 GB on disk (ARGS='--rows 100000 --rates 500').
 verify-audit-log: prerequisites ## Measure what audit rows cost, how long they take to verify, and unwritten events

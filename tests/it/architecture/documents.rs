@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use waggle::model::method::Method;
 
-use super::sources;
+use super::{rust_files, sources};
 use crate::support::repository::git;
 
 /// The documents whose file names are checked.
@@ -193,6 +193,21 @@ fn names_are_recognised_in_documents() {
             && known.contains("admin.operator_key")
             && !known.contains("server.x")
     );
+}
+
+#[test]
+fn tests_that_the_makefile_names_exist() {
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
+    let commands = makefile.lines().filter(|line| line.contains("cargo test"));
+    let names = commands.filter_map(|line| line.split_once("--nocapture ").map(|(_, name)| name.trim()));
+    let names: Vec<_> = names.filter(|name| !name.starts_with('-')).collect();
+    assert!(!names.is_empty());
+    let tests: Vec<_> =
+        rust_files("tests").into_iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let is_test = |line: &str, name| line.split_once("fn ").is_some_and(|(_, rest)| rest.contains(name));
+    for name in names {
+        assert!(tests.iter().any(|test| test.lines().any(|line| is_test(line, name))), "{name}");
+    }
 }
 
 #[test]
