@@ -222,7 +222,7 @@ impl MemoryBudget {
     /// Evicts until the total is within the budget; false where that takes too many attempts, or nothing more can be
     /// evicted.
     pub(super) fn make_room(&self) -> bool {
-        self.resident.update();
+        self.resident.update(self.used());
         let allowed = self.allowed();
         if self.used() <= allowed {
             return true;

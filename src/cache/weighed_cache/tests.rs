@@ -1,7 +1,7 @@
 //! Eviction, fairness between tenants, cells in use, and the accounting.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
@@ -318,4 +318,63 @@ proptest! {
         cache.clear();
         prop_assert_eq!(budget.used(), 0);
     }
+}
+
+/// A budget of 64 MiB and its cache, in a process with so much resident memory.
+fn resident_budget(resident: &Arc<AtomicUsize>) -> (Arc<MemoryBudget>, Numbers) {
+    let resident = Arc::clone(resident);
+    let read = Box::new(move || Some(resident.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0));
+    let budget = MemoryBudget::with(64 * MIB as u64, || 0, read);
+    let cache = numbers(&budget, "test");
+    (budget, cache)
+}
+
+/// Inserts so many bytes in new entries of 16 KiB.
+fn insert_bytes(cache: &Numbers, first: u64, bytes: usize) {
+    let count = (bytes / (16 * KIB)) as u64;
+    (first..first + count).for_each(|key| cache.insert(key, key, None, 16 * KIB));
+}
+
+#[test]
+fn caches_shrink_while_too_much_memory_is_resident() {
+    let resident = Arc::new(AtomicUsize::new(112 * MIB));
+    let (budget, cache) = resident_budget(&resident);
+    insert_bytes(&cache, 0, 128 * MIB);
+    assert!(budget.withheld() == 0 && budget.used() > 63 * MIB, "an eighth and 40 MiB above the budget");
+    resident.store(113 * MIB, Ordering::Relaxed);
+    insert_bytes(&cache, 1_000_000, 8 * MIB);
+    let withheld = budget.withheld();
+    assert!((3 * MIB..=5 * MIB).contains(&withheld), "by what is too much at each reading: {withheld}");
+    assert!(budget.used() <= 64 * MIB - withheld);
+    resident.store(500 * MIB, Ordering::Relaxed);
+    insert_bytes(&cache, 2_000_000, 256 * MIB);
+    assert_eq!(budget.withheld(), 32 * MIB, "no more than half of the budget");
+    assert!(budget.used() <= 32 * MIB);
+    resident.store(100 * MIB, Ordering::Relaxed);
+    insert_bytes(&cache, 3_000_000, 64 * MIB);
+    let recovering = budget.withheld();
+    assert!((20 * MIB..31 * MIB).contains(&recovering), "slowly: {recovering}");
+    insert_bytes(&cache, 4_000_000, 512 * MIB);
+    assert!(budget.withheld() == 0 && budget.used() > 63 * MIB);
+}
+
+#[test]
+fn caches_that_are_not_full_stop_growing() {
+    let resident = Arc::new(AtomicUsize::new(100 * MIB));
+    let (budget, cache) = resident_budget(&resident);
+    insert_bytes(&cache, 0, 40 * MIB);
+    resident.store(113 * MIB, Ordering::Relaxed);
+    insert_bytes(&cache, 1_000_000, 3 * MIB);
+    assert!(budget.used() < 42 * MIB, "{}", budget.used());
+}
+
+#[test]
+fn nothing_is_withheld_where_resident_memory_is_unknown() {
+    let resident = Arc::new(AtomicUsize::new(500 * MIB));
+    let (budget, cache) = resident_budget(&resident);
+    insert_bytes(&cache, 0, 64 * MIB);
+    assert!(budget.withheld() > 0);
+    resident.store(0, Ordering::Relaxed);
+    insert_bytes(&cache, 1_000_000, 4 * MIB);
+    assert_eq!(budget.withheld(), 0);
 }
