@@ -32,7 +32,7 @@ use crate::telemetry::histogram::DurationCounts;
 const CLOCK_PRECISION: Duration = Duration::from_millis(5);
 
 /// Counters and state of the feed, for metrics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedStats {
     /// Zero while probes are answered and sweeps succeed in time, otherwise the age of the last successful sweep.
     pub unproven: Duration,

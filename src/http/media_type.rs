@@ -95,7 +95,8 @@ fn admits(headers: &HeaderMap, wanted: &str) -> bool {
     }
 }
 
-fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+/// The media ranges of `Accept`.
+pub fn ranges(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value: &HeaderValue| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim).filter(|range| !range.is_empty())
 }
@@ -113,13 +114,21 @@ fn specificity(range: &str, wanted: &str) -> Option<u8> {
     }
 }
 
-/// Whether the weight of a range is above zero. An invalid weight counts as missing.
 fn is_wanted(range: &str) -> bool {
-    let weight = range.split(';').skip(1).find_map(|parameter| {
-        let (name, value) = parameter.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("q").then(|| value.trim())
-    });
-    weight.and_then(|weight| weight.parse::<f32>().ok()).is_none_or(|weight| weight > 0.0)
+    weight(range) > 0.0
+}
+
+/// The weight of a range. An invalid one counts as missing, and a missing one is 1.
+pub fn weight(range: &str) -> f32 {
+    parameter(range, "q").and_then(|weight| weight.parse().ok()).unwrap_or(1.0)
+}
+
+/// The first parameter of a range with this name.
+pub fn parameter<'r>(range: &'r str, name: &str) -> Option<&'r str> {
+    range.split(';').skip(1).find_map(|parameter| {
+        let (given, value) = parameter.split_once('=')?;
+        given.trim().eq_ignore_ascii_case(name).then(|| value.trim())
+    })
 }
 
 #[cfg(test)]

@@ -156,7 +156,7 @@ pub struct Requests {
 }
 
 /// The durations of the requests of a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Took {
     /// The method.
     pub method: &'static str,

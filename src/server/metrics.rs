@@ -1,10 +1,11 @@
-//! `GET /metrics`: the counters of all modules in the Prometheus text format, for authorized scrapers.
+//! `GET /metrics`: the counters of all modules in the formats of Prometheus, for authorized scrapers.
 //!
 //! Each module counts in atomics of its own, which are collected on a scrape. No label value comes from a client or a
 //! tenant's name.
 
 mod answers;
 mod connections;
+mod format;
 mod process;
 mod tenants;
 
@@ -29,7 +30,7 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::sources::Leases;
 use crate::store::Store;
-use crate::telemetry::exposition::{self, Exposition, Kind};
+use crate::telemetry::exposition::{Exposition, Format, Kind};
 use crate::telemetry::trace::Tracer;
 
 /// The name of the cache of encoded results, which has metrics of its own.
@@ -95,9 +96,11 @@ impl Metrics {
         if !matches!(*method, Method::GET | Method::HEAD) {
             return Ok(problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum));
         }
-        let mut response = Response::new(Body::from(Bytes::from(self.render(endpoint.stream_stats()))));
+        let format = format::negotiate(scraper.headers);
+        let families = self.render(format, endpoint.stream_stats());
+        let mut response = Response::new(Body::from(Bytes::from(families)));
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(exposition::CONTENT_TYPE));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         Ok(response)
     }
@@ -125,221 +128,218 @@ impl Metrics {
         shown.zip(token).is_some_and(|(shown, token)| shown.ct_eq(token).into())
     }
 
-    fn render(&self, stream_stats: [StreamStats; 2]) -> String {
-        let mut text = Exposition::default();
-        process::render(&mut text, self.started);
-        self.answers.render(&mut text);
-        self.requests(&mut text);
-        tenants::render(&mut text, &self.services.recorder);
-        streams(&mut text, stream_stats);
-        self.refusals(&mut text);
-        self.feed(&mut text);
-        self.caches(&mut text);
-        self.look_ups(&mut text);
-        self.fetches(&mut text);
-        self.connections(&mut text);
-        self.audit(&mut text);
-        self.traces(&mut text);
-        text.finish()
+    fn render(&self, format: Format, stream_stats: [StreamStats; 2]) -> Vec<u8> {
+        let mut out = Exposition::new(format);
+        process::render(&mut out, self.started);
+        self.answers.render(&mut out);
+        self.requests(&mut out);
+        tenants::render(&mut out, &self.services.recorder);
+        streams(&mut out, stream_stats);
+        self.refusals(&mut out);
+        self.feed(&mut out);
+        self.caches(&mut out);
+        self.look_ups(&mut out);
+        self.fetches(&mut out);
+        self.connections(&mut out);
+        self.audit(&mut out);
+        self.traces(&mut out);
+        out.finish()
     }
 
-    fn requests(&self, text: &mut Exposition) {
+    fn requests(&self, out: &mut Exposition) {
         let help = "Requests of MCP endpoints by method, era and outcome.";
-        let mut family = text.family("waggle_requests_total", Kind::Counter, help);
+        let mut family = out.family("waggle_requests_total", Kind::Counter, help);
         for requests in self.services.recorder.meter().requests() {
             let labels = [("method", requests.method), ("era", requests.era), ("outcome", requests.outcome)];
-            family.sample("", &labels, requests.count);
+            family.sample(&labels, requests.count);
         }
         let help = "Duration of requests of MCP endpoints; of streams, until they were opened.";
-        let mut family = text.family("waggle_request_duration_seconds", Kind::Histogram, help);
+        let mut family = out.family("waggle_request_duration_seconds", Kind::Histogram, help);
         for took in self.services.recorder.meter().took() {
             family.durations(&[("method", took.method)], &took.durations);
         }
     }
 
-    fn refusals(&self, text: &mut Exposition) {
+    fn refusals(&self, out: &mut Exposition) {
         let stats = self.services.limits.stats();
         let help = "Requests refused by a rate limit, by its scope.";
-        let mut family = text.family("waggle_rate_limited_total", Kind::Counter, help);
+        let mut family = out.family("waggle_rate_limited_total", Kind::Counter, help);
         for (scope, count) in stats.refused {
-            family.sample("", &[("scope", scope.as_str())], count);
+            family.sample(&[("scope", scope.as_str())], count);
         }
         let help = "Requests refused since too many of their key or agent were in flight.";
-        text.counter("waggle_shed_total", help, stats.shed);
+        out.counter("waggle_shed_total", help, stats.shed);
         let help = "Bytes reserved for request bodies.";
-        text.gauge("waggle_upload_bytes", help, stats.upload_bytes);
+        out.gauge("waggle_upload_bytes", help, stats.upload_bytes);
         let help = "Rate limiters in memory, by subject.";
-        let mut family = text.family("waggle_limiters", Kind::Gauge, help);
-        family.sample("", &[("of", "holders")], stats.holders);
-        family.sample("", &[("of", "addresses")], stats.addresses);
+        let mut family = out.family("waggle_limiters", Kind::Gauge, help);
+        family.sample(&[("of", "holders")], stats.holders);
+        family.sample(&[("of", "addresses")], stats.addresses);
     }
 
-    fn feed(&self, text: &mut Exposition) {
+    fn feed(&self, out: &mut Exposition) {
         let stats = self.services.feed.stats();
         let help = "Time since the change feed was last proven current; +Inf before the first proof.";
-        let unproven = stats.unproven.as_secs_f64();
-        if stats.unproven == std::time::Duration::MAX {
-            text.gauge("waggle_feed_unproven_seconds", help, "+Inf");
-        } else {
-            text.gauge("waggle_feed_unproven_seconds", help, unproven);
-        }
+        let never = stats.unproven == std::time::Duration::MAX;
+        let unproven = if never { f64::INFINITY } else { stats.unproven.as_secs_f64() };
+        out.gauge("waggle_feed_unproven_seconds", help, unproven);
         let help = "Changes of the database's timeline, by a restore or a failover.";
-        text.counter("waggle_feed_timeline_changes_total", help, stats.timeline_changes);
+        out.counter("waggle_feed_timeline_changes_total", help, stats.timeline_changes);
         let help = "Offset of the database's clock from the local clock.";
-        text.gauge("waggle_clock_offset_seconds", help, stats.clock_offset.as_seconds_f64());
+        out.gauge("waggle_clock_offset_seconds", help, stats.clock_offset.as_seconds_f64());
         let help =
             "Time since the oldest transaction in progress was first seen, in any database of the server.";
         let oldest = stats.oldest_transaction.as_secs_f64();
-        text.gauge("waggle_database_oldest_transaction_seconds", help, oldest);
+        out.gauge("waggle_database_oldest_transaction_seconds", help, oldest);
         let help = "Sweeps of the change log, by outcome.";
-        let mut family = text.family("waggle_feed_sweeps_total", Kind::Counter, help);
-        family.sample("", &[("outcome", "ok")], stats.sweeps);
-        family.sample("", &[("outcome", "failed")], stats.failed_sweeps);
+        let mut family = out.family("waggle_feed_sweeps_total", Kind::Counter, help);
+        family.sample(&[("outcome", "ok")], stats.sweeps);
+        family.sample(&[("outcome", "failed")], stats.failed_sweeps);
         let help = "Cached scopes that were brought up to date.";
-        text.counter("waggle_feed_catch_ups_total", help, stats.catch_ups);
+        out.counter("waggle_feed_catch_ups_total", help, stats.catch_ups);
         let help = "Time from a change until its events could be sent, for agents with streams.";
-        text.family("waggle_event_lag_seconds", Kind::Histogram, help).durations(&[], &stats.event_lag);
+        out.family("waggle_event_lag_seconds", Kind::Histogram, help).durations(&[], &stats.event_lag);
     }
 
-    fn caches(&self, text: &mut Exposition) {
+    fn caches(&self, out: &mut Exposition) {
         let Services { budget, identity, .. } = &self.services;
         let (caches, pinned) = (budget.stats(), identity.pinned_bytes());
         let help = "Bytes that all caches may take together.";
-        text.gauge("waggle_cache_budget_bytes", help, budget.limit());
+        out.gauge("waggle_cache_budget_bytes", help, budget.limit());
         let help = "Bytes of the budget that are not used, since the process has too much memory resident.";
-        text.gauge("waggle_cache_withheld_bytes", help, budget.withheld());
+        out.gauge("waggle_cache_withheld_bytes", help, budget.withheld());
         let help = "Entries of caches.";
-        let mut family = text.family("waggle_cache_entries", Kind::Gauge, help);
+        let mut family = out.family("waggle_cache_entries", Kind::Gauge, help);
         for cache in &caches {
-            family.sample("", &[("cache", cache.name)], cache.entries);
+            family.sample(&[("cache", cache.name)], cache.entries);
         }
         let help = "Bytes of caches; of the directory and the filter of issued keys, which are not evicted.";
-        let mut family = text.family("waggle_cache_bytes", Kind::Gauge, help);
+        let mut family = out.family("waggle_cache_bytes", Kind::Gauge, help);
         for (cache, bytes) in caches.iter().map(|cache| (cache.name, cache.bytes)).chain(pinned) {
-            family.sample("", &[("cache", cache)], bytes);
+            family.sample(&[("cache", cache)], bytes);
         }
         let help = "Look-ups in caches, by hit or miss.";
-        let mut family = text.family("waggle_cache_look_ups_total", Kind::Counter, help);
+        let mut family = out.family("waggle_cache_look_ups_total", Kind::Counter, help);
         for cache in &caches {
-            family.sample("", &[("cache", cache.name), ("outcome", "hit")], cache.hits);
-            family.sample("", &[("cache", cache.name), ("outcome", "miss")], cache.misses);
+            family.sample(&[("cache", cache.name), ("outcome", "hit")], cache.hits);
+            family.sample(&[("cache", cache.name), ("outcome", "miss")], cache.misses);
         }
         let help = "Entries that were evicted from caches for others.";
-        let mut family = text.family("waggle_cache_evictions_total", Kind::Counter, help);
+        let mut family = out.family("waggle_cache_evictions_total", Kind::Counter, help);
         for cache in &caches {
-            family.sample("", &[("cache", cache.name)], cache.evictions);
+            family.sample(&[("cache", cache.name)], cache.evictions);
         }
         let help = "Look-ups of encoded results, by hit or miss.";
-        let mut family = text.family("waggle_results_total", Kind::Counter, help);
+        let mut family = out.family("waggle_results_total", Kind::Counter, help);
         for results in caches.iter().filter(|cache| cache.name == RESULTS) {
-            family.sample("", &[("outcome", "hit")], results.hits);
-            family.sample("", &[("outcome", "miss")], results.misses);
+            family.sample(&[("outcome", "hit")], results.hits);
+            family.sample(&[("outcome", "miss")], results.misses);
         }
     }
 
-    fn look_ups(&self, text: &mut Exposition) {
+    fn look_ups(&self, out: &mut Exposition) {
         let Services { identity, catalog, .. } = &self.services;
         let identity = identity.stats();
         let help = "Free permits for rendering.";
-        text.gauge("waggle_render_places_free", help, catalog.renderer().free());
+        out.gauge("waggle_render_places_free", help, catalog.renderer().free());
         let help = "Look-ups of keys in the database.";
-        text.counter("waggle_key_look_ups_total", help, identity.key_look_ups);
+        out.counter("waggle_key_look_ups_total", help, identity.key_look_ups);
         if let Some(expiring) = identity.expiring_keys {
             let help = "Keys that expire within 14 days.";
-            text.gauge("waggle_keys_expiring", help, expiring);
+            out.gauge("waggle_keys_expiring", help, expiring);
         }
     }
 
-    fn connections(&self, text: &mut Exposition) {
+    fn connections(&self, out: &mut Exposition) {
         let help = "Open connections, by listener.";
-        let mut family = text.family("waggle_connections", Kind::Gauge, help);
+        let mut family = out.family("waggle_connections", Kind::Gauge, help);
         for (listener, limiter) in &self.connections {
-            family.sample("", &[("listener", listener)], limiter.open());
+            family.sample(&[("listener", listener)], limiter.open());
         }
         let help = "Connections refused by the limit of their address, by listener.";
-        let mut family = text.family("waggle_connections_refused_total", Kind::Counter, help);
+        let mut family = out.family("waggle_connections_refused_total", Kind::Counter, help);
         for (listener, limiter) in &self.connections {
-            family.sample("", &[("listener", listener)], limiter.refused());
+            family.sample(&[("listener", listener)], limiter.refused());
         }
         let (in_use, idle) = self.store.connections();
         let help = "Connections to the database.";
-        let mut family = text.family("waggle_database_connections", Kind::Gauge, help);
-        family.sample("", &[("state", "in_use")], in_use);
-        family.sample("", &[("state", "idle")], idle);
+        let mut family = out.family("waggle_database_connections", Kind::Gauge, help);
+        family.sample(&[("state", "in_use")], in_use);
+        family.sample(&[("state", "idle")], idle);
         let help = "Connections that the pool may open.";
-        text.gauge("waggle_database_connections_limit", help, self.store.connection_limit());
+        out.gauge("waggle_database_connections_limit", help, self.store.connection_limit());
     }
 
-    fn fetches(&self, text: &mut Exposition) {
+    fn fetches(&self, out: &mut Exposition) {
         let stats = self.services.catalog.fetcher().stats();
         let help =
             "Reads of content from connections, by where it was: in memory, fresh or stale, or fetched.";
-        let mut family = text.family("waggle_source_reads_total", Kind::Counter, help);
+        let mut family = out.family("waggle_source_reads_total", Kind::Counter, help);
         for (from, count) in stats.reads {
-            family.sample("", &[("from", from)], count);
+            family.sample(&[("from", from)], count);
         }
         let help = "Fetches of content from connections, by outcome.";
-        let mut family = text.family("waggle_source_fetches_total", Kind::Counter, help);
+        let mut family = out.family("waggle_source_fetches_total", Kind::Counter, help);
         for (outcome, count) in stats.fetches {
-            family.sample("", &[("outcome", outcome)], count);
+            family.sample(&[("outcome", outcome)], count);
         }
         let help =
             "Watched content: looked at, reported by its source, changed, and answered as it was found.";
-        let mut family = text.family("waggle_source_watched_total", Kind::Counter, help);
+        let mut family = out.family("waggle_source_watched_total", Kind::Counter, help);
         for (event, count) in stats.watched {
-            family.sample("", &[("event", event)], count);
+            family.sample(&[("event", event)], count);
         }
         let help = "Leases of connections that this replica holds.";
-        text.gauge("waggle_source_leases", help, self.leases.held().borrow().len());
+        out.gauge("waggle_source_leases", help, self.leases.held().borrow().len());
         let help = "Fetches of content from connections in progress.";
-        text.gauge("waggle_source_fetches", help, stats.in_flight);
-        connections::render(text, self.services.catalog.fetcher().connections());
+        out.gauge("waggle_source_fetches", help, stats.in_flight);
+        connections::render(out, self.services.catalog.fetcher().connections());
     }
 
-    fn traces(&self, text: &mut Exposition) {
+    fn traces(&self, out: &mut Exposition) {
         let stats = self.tracer.as_ref().map(|tracer| tracer.stats()).unwrap_or_default();
         let help = "Spans of traces: accepted by the collector, refused or lost, or dropped since the queue was full.";
-        let mut family = text.family("waggle_trace_spans_total", Kind::Counter, help);
-        family.sample("", &[("outcome", "exported")], stats.exported);
-        family.sample("", &[("outcome", "failed")], stats.failed);
-        family.sample("", &[("outcome", "dropped")], stats.dropped);
+        let mut family = out.family("waggle_trace_spans_total", Kind::Counter, help);
+        family.sample(&[("outcome", "exported")], stats.exported);
+        family.sample(&[("outcome", "failed")], stats.failed);
+        family.sample(&[("outcome", "dropped")], stats.dropped);
         let help = "Spans that wait to be exported.";
-        text.gauge("waggle_trace_spans_queued", help, stats.queued);
+        out.gauge("waggle_trace_spans_queued", help, stats.queued);
     }
 
-    fn audit(&self, text: &mut Exposition) {
+    fn audit(&self, out: &mut Exposition) {
         let stats = self.services.recorder.audit().stats();
         let help = "Audit events lost: the database was unreachable, and the spill file full or missing.";
-        text.counter("waggle_audit_lost_total", help, stats.lost);
+        out.counter("waggle_audit_lost_total", help, stats.lost);
         let help = "Rows added to the audit log.";
-        text.counter("waggle_audit_rows_total", help, stats.written);
+        out.counter("waggle_audit_rows_total", help, stats.written);
         let help = "Requests that share an aggregated audit row.";
-        text.counter("waggle_audit_aggregated_total", help, stats.aggregated);
+        out.counter("waggle_audit_aggregated_total", help, stats.aggregated);
         let help = "Audit rows that the database refused for their content.";
-        text.counter("waggle_audit_quarantined_total", help, stats.quarantined);
+        out.counter("waggle_audit_quarantined_total", help, stats.quarantined);
         let help = "Corrupt records of spill files.";
-        text.counter("waggle_audit_spill_damaged_total", help, stats.damaged);
+        out.counter("waggle_audit_spill_damaged_total", help, stats.damaged);
         let help = "Audit events in memory only, neither in the log nor in a spill file.";
-        text.gauge("waggle_audit_waiting", help, stats.waiting);
+        out.gauge("waggle_audit_waiting", help, stats.waiting);
         let help = "Seconds since the oldest of these events was made.";
-        text.gauge("waggle_audit_oldest_seconds", help, stats.oldest.as_secs_f64());
+        out.gauge("waggle_audit_oldest_seconds", help, stats.oldest.as_secs_f64());
         let help = "Bytes of spill files that are not in the audit log yet.";
-        text.gauge("waggle_audit_spilled_bytes", help, stats.spilled_bytes);
+        out.gauge("waggle_audit_spilled_bytes", help, stats.spilled_bytes);
         let help = "Whether there is a spill file; without one, rows wait in memory while the database is unreachable.";
-        text.gauge("waggle_audit_spill_file", help, u8::from(stats.has_file));
+        out.gauge("waggle_audit_spill_file", help, u8::from(stats.has_file));
     }
 }
 
-fn streams(text: &mut Exposition, streams: [StreamStats; 2]) {
+fn streams(out: &mut Exposition, streams: [StreamStats; 2]) {
     let help = "Open streams, by era.";
-    let mut family = text.family("waggle_streams", Kind::Gauge, help);
+    let mut family = out.family("waggle_streams", Kind::Gauge, help);
     for stats in streams {
-        family.sample("", &[("era", stats.era)], stats.open);
+        family.sample(&[("era", stats.era)], stats.open);
     }
     let help = "Events sent on streams, by era.";
-    let mut family = text.family("waggle_events_total", Kind::Counter, help);
+    let mut family = out.family("waggle_events_total", Kind::Counter, help);
     for stats in streams {
-        family.sample("", &[("era", stats.era)], stats.notified);
+        family.sample(&[("era", stats.era)], stats.notified);
     }
 }
 

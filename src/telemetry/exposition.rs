@@ -1,12 +1,30 @@
-//! The Prometheus text format, version 0.0.4: metric families, each with its type, help and samples.
+//! The formats of `/metrics`: metric families, each with its type, help and samples, as text or as protobuf messages.
 
-use std::fmt::{Display, Write};
-use std::time::Duration;
+mod protobuf;
+mod text;
 
-use super::histogram::{BOUNDS, DurationCounts};
+use std::fmt;
 
-/// The media type.
-pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+use super::histogram::DurationCounts;
+
+/// A format that Prometheus scrapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// The text format, version 0.0.4, with classic histograms.
+    Text,
+    /// Messages `io.prometheus.client.MetricFamily`, each after its length, with classic and native histograms.
+    Protobuf,
+}
+
+impl Format {
+    /// The media type.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => text::CONTENT_TYPE,
+            Self::Protobuf => protobuf::CONTENT_TYPE,
+        }
+    }
+}
 
 /// The type of a metric family.
 #[derive(Debug, Clone, Copy)]
@@ -19,87 +37,161 @@ pub(crate) enum Kind {
     Histogram,
 }
 
+/// The value of a sample.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Value {
+    /// A whole number, which a text has with all of its digits.
+    Whole(i128),
+    /// Anything else.
+    Real(f64),
+}
+
 /// Writes metric families.
-#[derive(Debug, Default)]
-pub(crate) struct Exposition(String);
+#[derive(Debug)]
+pub(crate) enum Exposition {
+    /// As text.
+    Text(String),
+    /// As protobuf messages.
+    Protobuf(protobuf::Families),
+}
 
 /// One family, to which samples are added.
-pub(crate) struct Family<'a> {
-    text: &'a mut String,
-    name: &'static str,
+pub(crate) enum Family<'a> {
+    /// As text.
+    Text(text::Family<'a>),
+    /// As a protobuf message.
+    Protobuf(protobuf::Family<'a>),
 }
 
 impl Exposition {
+    /// Without families.
+    pub(crate) fn new(format: Format) -> Self {
+        match format {
+            Format::Text => Self::Text(String::new()),
+            Format::Protobuf => Self::Protobuf(protobuf::Families::default()),
+        }
+    }
+
     /// Starts a family. Neither its name nor its help text needs escaping.
     pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &'static str) -> Family<'_> {
-        let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-        };
-        // Writing to a string does not fail.
-        _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        Family { text: &mut self.0, name }
+        match self {
+            Self::Text(text) => Family::Text(text::Family::new(text, (name, help), kind)),
+            Self::Protobuf(families) => Family::Protobuf(families.family((name, help), kind)),
+        }
     }
 
     /// A family of one counter.
     pub(crate) fn counter(&mut self, name: &'static str, help: &'static str, value: u64) {
-        self.family(name, Kind::Counter, help).sample("", &[], value);
+        self.family(name, Kind::Counter, help).sample(&[], value);
     }
 
     /// A family of one gauge.
-    pub(crate) fn gauge(&mut self, name: &'static str, help: &'static str, value: impl Display) {
-        self.family(name, Kind::Gauge, help).sample("", &[], value);
+    pub(crate) fn gauge(&mut self, name: &'static str, help: &'static str, value: impl Into<Value>) {
+        self.family(name, Kind::Gauge, help).sample(&[], value);
     }
 
-    /// The text.
-    pub(crate) fn finish(self) -> String {
-        self.0
+    /// The body of the answer.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        match self {
+            Self::Text(text) => text.into_bytes(),
+            Self::Protobuf(families) => families.finish(),
+        }
     }
 }
 
 impl Family<'_> {
     /// Adds the samples of a histogram of durations.
     pub(crate) fn durations(&mut self, labels: &[(&str, &str)], counts: &DurationCounts) {
-        let bucket = |family: &mut Self, bound: &str, count: u64| {
-            let labels: Vec<_> = labels.iter().copied().chain([("le", bound)]).collect();
-            family.sample("_bucket", &labels, count);
-        };
-        for (bound, count) in BOUNDS.iter().zip(counts.within) {
-            bucket(self, &seconds(*bound).to_string(), count);
+        match self {
+            Self::Text(family) => family.durations(labels, counts),
+            Self::Protobuf(family) => family.durations(labels, counts),
         }
-        bucket(self, "+Inf", counts.count);
-        self.sample("_sum", labels, seconds(counts.micros));
-        self.sample("_count", labels, counts.count);
     }
 
-    /// Adds a sample, with a suffix of the family's name. Label values are constants of the gateway, never text from a
-    /// client, and need no escaping.
-    pub(crate) fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl Display) {
-        _ = write!(self.text, "{}{suffix}", self.name);
-        for (nth, (label, word)) in labels.iter().enumerate() {
-            _ = write!(self.text, "{}{label}=\"{word}\"", if nth == 0 { '{' } else { ',' });
+    /// Adds a sample. Label values are constants of the gateway, never text from a client, and need no escaping.
+    pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: impl Into<Value>) {
+        match self {
+            Self::Text(family) => family.sample("", labels, value.into()),
+            Self::Protobuf(family) => family.sample(labels, value.into()),
         }
-        _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
     }
 }
 
-fn seconds(micros: u64) -> f64 {
-    Duration::from_micros(micros).as_secs_f64()
+impl Value {
+    fn to_f64(self) -> f64 {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "Prometheus stores samples as doubles")]
+            Self::Whole(number) => number as f64,
+            Self::Real(value) => value,
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(number) => number.fmt(f),
+            Self::Real(f64::INFINITY) => f.write_str("+Inf"),
+            Self::Real(value) => value.fmt(f),
+        }
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<usize> for Value {
+    fn from(number: usize) -> Self {
+        Self::Whole(number as i128)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<u8> for Value {
+    fn from(number: u8) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Whole(number.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Real(value)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Exposition, Kind};
+    use std::time::Duration;
+
+    use super::{Exposition, Format, Kind};
+    use crate::telemetry::histogram::DurationHistogram;
 
     #[test]
-    fn families_have_a_type_and_samples() {
-        let mut text = Exposition::default();
+    fn families_of_text_have_a_type_and_samples() {
+        let mut text = Exposition::new(Format::Text);
         let mut family = text.family("a_total", Kind::Counter, "What a is.");
-        family.sample("", &[("b", "c"), ("d", "e/f")], 7);
-        family.sample("", &[("b", "g")], 8);
+        family.sample(&[("b", "c"), ("d", "e/f")], 7_u64);
+        family.sample(&[("b", "g")], 8_u64);
         text.gauge("h_seconds", "What h is.", 0.5);
-        text.family("i", Kind::Histogram, "What i is.").sample("_bucket", &[("le", "+Inf")], 9);
+        text.gauge("j_seconds", "What j is.", f64::INFINITY);
+        let histogram = DurationHistogram::default();
+        histogram.count(Duration::from_micros(40));
+        histogram.count(Duration::from_secs(40));
+        text.family("i_seconds", Kind::Histogram, "What i is.").durations(&[("b", "c")], &histogram.counts());
         let expected = "\
 # HELP a_total What a is.
 # TYPE a_total counter
@@ -108,10 +200,30 @@ a_total{b=\"g\"} 8
 # HELP h_seconds What h is.
 # TYPE h_seconds gauge
 h_seconds 0.5
-# HELP i What i is.
-# TYPE i histogram
-i_bucket{le=\"+Inf\"} 9
+# HELP j_seconds What j is.
+# TYPE j_seconds gauge
+j_seconds +Inf
+# HELP i_seconds What i is.
+# TYPE i_seconds histogram
+i_seconds_bucket{b=\"c\",le=\"0.00005\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.0001\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.00025\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.0005\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.001\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.0025\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.005\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.01\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.025\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.05\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.1\"} 1
+i_seconds_bucket{b=\"c\",le=\"0.25\"} 1
+i_seconds_bucket{b=\"c\",le=\"1\"} 1
+i_seconds_bucket{b=\"c\",le=\"5\"} 1
+i_seconds_bucket{b=\"c\",le=\"30\"} 1
+i_seconds_bucket{b=\"c\",le=\"+Inf\"} 2
+i_seconds_sum{b=\"c\"} 40.00004
+i_seconds_count{b=\"c\"} 2
 ";
-        assert_eq!(text.finish(), expected);
+        assert_eq!(String::from_utf8(text.finish()).unwrap(), expected);
     }
 }

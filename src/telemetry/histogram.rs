@@ -1,25 +1,30 @@
-//! Histograms of durations: counted in atomics, and read for the text format of metrics.
+//! Histograms of durations: counted in atomics, by the bounds of a classic histogram and by those of a native one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The upper bounds of the buckets, in microseconds.
+use super::native_buckets::{NativeBuckets, NativeCounts};
+
+/// The upper bounds of the classic buckets, in microseconds.
 pub const BOUNDS: [u64; 15] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000,
     30_000_000,
 ];
 
-/// A histogram of durations.
+/// A histogram of durations. Counting one is three additions.
 #[derive(Debug, Default)]
 pub struct DurationHistogram {
+    native: NativeBuckets,
     /// The number of durations in each bucket of [`BOUNDS`] (not cumulative), and above the last.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     micros: AtomicU64,
 }
 
 /// What a histogram has counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurationCounts {
+    /// The numbers in native buckets. A duration that is counted meanwhile may be in these alone.
+    pub native: NativeCounts,
     /// The cumulative number up to each of [`BOUNDS`].
     pub within: [u64; BOUNDS.len()],
     /// The number of durations.
@@ -31,6 +36,7 @@ pub struct DurationCounts {
 impl DurationHistogram {
     /// Counts a duration.
     pub fn count(&self, took: Duration) {
+        self.native.count(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.iter().position(|bound| micros <= *bound).unwrap_or(BOUNDS.len());
         if let Some(bucket) = self.buckets.get(bucket) {
@@ -47,8 +53,14 @@ impl DurationHistogram {
             count
         });
         let within = std::array::from_fn(|bound| counts.get(bound).copied().unwrap_or_default());
-        DurationCounts { within, count, micros: self.micros.load(Ordering::Relaxed) }
+        let (native, micros) = (self.native.counts(), self.micros.load(Ordering::Relaxed));
+        DurationCounts { native, within, count, micros }
     }
+}
+
+/// Microseconds as seconds, the unit of metrics.
+pub(super) fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
 }
 
 #[cfg(test)]
@@ -66,6 +78,6 @@ mod tests {
         let took = histogram.counts();
         assert_eq!((took.count, took.micros), (4, 40_002_101));
         assert_eq!(took.within[..6], [1, 2, 2, 2, 2, 3]);
-        assert_eq!(took.within[BOUNDS.len() - 1], 3);
+        assert_eq!((took.within[BOUNDS.len() - 1], took.native.total()), (3, 4));
     }
 }

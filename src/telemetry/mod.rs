@@ -1,9 +1,10 @@
-//! Logs, the spans and traces of requests, histograms, and the text format of metrics.
+//! Logs, the spans and traces of requests, histograms, and the formats of metrics.
 
 mod active_trace;
 pub(crate) mod exposition;
 pub mod histogram;
 mod logs;
+pub mod native_buckets;
 pub mod span;
 pub mod trace;
 

@@ -5,6 +5,7 @@ mod connections;
 mod deadlines;
 mod http2;
 mod metrics;
+mod native_histograms;
 mod tls;
 mod trust;
 mod unfinished;

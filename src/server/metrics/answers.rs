@@ -32,13 +32,13 @@ impl AnswerMeter {
         }
     }
 
-    pub(super) fn render(&self, text: &mut Exposition) {
+    pub(super) fn render(&self, out: &mut Exposition) {
         let help = "Answers by surface and class of their HTTP status.";
-        let mut family = text.family("waggle_http_answers_total", Kind::Counter, help);
+        let mut family = out.family("waggle_http_answers_total", Kind::Counter, help);
         for (surface, classes) in SURFACES.iter().zip(&self.0) {
             for (class, counter) in CLASSES.iter().zip(classes) {
                 let labels = [("surface", *surface), ("status", *class)];
-                family.sample("", &labels, counter.load(Ordering::Relaxed));
+                family.sample(&labels, counter.load(Ordering::Relaxed));
             }
         }
     }

@@ -9,38 +9,38 @@ use crate::telemetry::exposition::{Exposition, Kind};
 const MOST: usize = 1_000;
 
 /// Appends them; families without samples until a connection is used.
-pub(super) fn render(text: &mut Exposition, connections: &Connections) {
+pub(super) fn render(out: &mut Exposition, connections: &Connections) {
     let mut known = connections.all_in_memory();
     known.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     known.truncate(MOST);
     let help = "Fetches of a connection since it was last changed: with an answer of the source, or failed.";
-    let mut family = text.family("waggle_connection_fetches_total", Kind::Counter, help);
+    let mut family = out.family("waggle_connection_fetches_total", Kind::Counter, help);
     for connection in &known {
         let [answered, failed] = connection.health.counts();
         for (result, count) in [("answered", answered), ("failed", failed)] {
-            family.sample("", &[("connection", connection.id.as_str()), ("result", result)], count);
+            family.sample(&[("connection", connection.id.as_str()), ("result", result)], count);
         }
     }
     gauge(
-        text,
+        out,
         &known,
         "waggle_connection_failing",
         "Tenants for which the last fetch of a connection failed.",
         |[failing, _]| failing,
     );
     let help = "Tenants for which the circuit of a connection is open: nothing is fetched for a while.";
-    gauge(text, &known, "waggle_connection_circuits_open", help, |[_, open]| open);
+    gauge(out, &known, "waggle_connection_circuits_open", help, |[_, open]| open);
 }
 
 fn gauge(
-    text: &mut Exposition,
+    out: &mut Exposition,
     known: &[Arc<Connection>],
     name: &'static str,
     help: &'static str,
     value: fn([usize; 2]) -> usize,
 ) {
-    let mut family = text.family(name, Kind::Gauge, help);
+    let mut family = out.family(name, Kind::Gauge, help);
     for connection in known {
-        family.sample("", &[("connection", connection.id.as_str())], value(connection.health.failing()));
+        family.sample(&[("connection", connection.id.as_str())], value(connection.health.failing()));
     }
 }

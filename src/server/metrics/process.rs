@@ -2,46 +2,46 @@
 
 use std::fs;
 
-use crate::telemetry::exposition::{Exposition, Kind};
+use crate::telemetry::exposition::{Exposition, Kind, Value};
 
 /// The clock ticks of a second in files of `/proc`, on all architectures.
 const TICKS: f64 = 100.0;
 
 /// Writes the metrics; only their families where there is no `/proc`.
-pub(super) fn render(text: &mut Exposition, started: f64) {
+pub(super) fn render(out: &mut Exposition, started: f64) {
     let help = "The version of the gateway; always 1.";
-    let mut family = text.family("waggle_build_info", Kind::Gauge, help);
-    family.sample("", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let mut family = out.family("waggle_build_info", Kind::Gauge, help);
+    family.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1_u8);
     let help = "When the gateway started, in seconds since 1970.";
-    text.gauge("process_start_time_seconds", help, started);
+    out.gauge("process_start_time_seconds", help, started);
     let [stat, status, limits] = ["stat", "status", "limits"].map(read);
     let help = "CPU time of the process.";
-    optional(text, ("process_cpu_seconds_total", Kind::Counter), help, cpu_seconds(&stat));
+    optional(out, ("process_cpu_seconds_total", Kind::Counter), help, cpu_seconds(&stat));
     let help = "Memory of the process that is resident.";
-    optional(text, ("process_resident_memory_bytes", Kind::Gauge), help, kibibytes(&status, "VmRSS:"));
+    optional(out, ("process_resident_memory_bytes", Kind::Gauge), help, kibibytes(&status, "VmRSS:"));
     let help = "Address space of the process.";
-    optional(text, ("process_virtual_memory_bytes", Kind::Gauge), help, kibibytes(&status, "VmSize:"));
+    optional(out, ("process_virtual_memory_bytes", Kind::Gauge), help, kibibytes(&status, "VmSize:"));
     let help = "Threads of the process.";
-    optional(text, ("process_threads", Kind::Gauge), help, field(&status, "Threads:", 0));
+    optional(out, ("process_threads", Kind::Gauge), help, field(&status, "Threads:", 0));
     let open = fs::read_dir("/proc/self/fd").ok().map(Iterator::count);
-    optional(text, ("process_open_fds", Kind::Gauge), "Open files and sockets.", open);
+    optional(out, ("process_open_fds", Kind::Gauge), "Open files and sockets.", open);
     let most = field(&limits, "Max open files", 0);
-    optional(text, ("process_max_fds", Kind::Gauge), "The limit of open files and sockets.", most);
+    optional(out, ("process_max_fds", Kind::Gauge), "The limit of open files and sockets.", most);
 }
 
 fn read(name: &str) -> String {
     fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default()
 }
 
-fn optional<T: std::fmt::Display>(
-    text: &mut Exposition,
+fn optional<T: Into<Value>>(
+    out: &mut Exposition,
     (name, kind): (&'static str, Kind),
     help: &'static str,
     value: Option<T>,
 ) {
-    let mut family = text.family(name, kind, help);
+    let mut family = out.family(name, kind, help);
     if let Some(value) = value {
-        family.sample("", &[], value);
+        family.sample(&[], value);
     }
 }
 

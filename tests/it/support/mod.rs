@@ -16,6 +16,7 @@ pub(crate) mod frames;
 pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod load_counter;
+pub(crate) mod metric_families;
 pub(crate) mod metrics;
 pub(crate) mod process;
 pub(crate) mod proxy;
