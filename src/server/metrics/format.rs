@@ -37,6 +37,10 @@ mod tests {
     const FAMILY: &str =
         "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
+    fn accepting(accept: &str) -> HeaderMap {
+        [(ACCEPT, HeaderValue::from_str(accept).unwrap())].into_iter().collect()
+    }
+
     #[test]
     fn protobuf_is_sent_to_scrapers_that_name_it() {
         // Of Prometheus 2.42 with native histograms, of Prometheus 3, and others.
@@ -51,8 +55,7 @@ mod tests {
             &format!("{FAMILY};{newer}"),
             &format!("text/plain, {quoted}"),
         ] {
-            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_str(accept).unwrap())]);
-            assert_eq!(negotiate(&headers), Format::Protobuf, "{accept}");
+            assert_eq!(negotiate(&accepting(accept)), Format::Protobuf, "{accept}");
         }
     }
 
@@ -71,8 +74,7 @@ mod tests {
             &format!("{FAMILY};q=0"),
             &format!("{FAMILY};q=0.3, text/plain;version=0.0.4;q=0.7"),
         ] {
-            let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_str(accept).unwrap())]);
-            assert_eq!(negotiate(&headers), Format::Text, "{accept}");
+            assert_eq!(negotiate(&accepting(accept)), Format::Text, "{accept}");
         }
         assert_eq!(negotiate(&HeaderMap::new()), Format::Text);
     }

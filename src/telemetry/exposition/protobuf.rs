@@ -5,7 +5,7 @@
 
 use prost::Message;
 
-use super::{Kind, Value};
+use super::value::{Kind, Value};
 use crate::telemetry::histogram::{BOUNDS, DurationCounts, seconds};
 use crate::telemetry::native_buckets::{self, ZERO_THRESHOLD};
 
@@ -199,8 +199,7 @@ mod tests {
 
     use prost::Message;
 
-    use super::{Bucket, BucketSpan, Gauge, MetricFamily, MetricType};
-    use crate::telemetry::exposition::{Exposition, Format, Kind};
+    use super::{Bucket, BucketSpan, Families, Gauge, Kind, MetricFamily, MetricType, Value};
     use crate::telemetry::histogram::{BOUNDS, DurationHistogram};
 
     fn decode(mut bytes: &[u8]) -> Vec<MetricFamily> {
@@ -218,10 +217,11 @@ mod tests {
         for nanos in [0, 900, 976_562, 976_563, 976_563, 1_266_000, 1_000_000_000] {
             histogram.count(Duration::from_nanos(nanos));
         }
-        let mut out = Exposition::new(Format::Protobuf);
-        out.gauge("a", "What a is.", f64::INFINITY);
-        out.family("b_total", Kind::Counter, "Without samples.");
-        out.family("c_seconds", Kind::Histogram, "What c is.").durations(&[("d", "e")], &histogram.counts());
+        let mut out = Families::default();
+        out.family(("a", "What a is."), Kind::Gauge).sample(&[], Value::Real(f64::INFINITY));
+        out.family(("b_total", "Without samples."), Kind::Counter);
+        out.family(("c_seconds", "What c is."), Kind::Histogram)
+            .durations(&[("d", "e")], &histogram.counts());
         let families = decode(&out.finish());
         let [gauge, family] = families.as_slice() else { panic!("{families:?}") };
         assert_eq!((gauge.name.as_str(), gauge.r#type()), ("a", MetricType::Gauge));

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use super::{Kind, Value};
+use super::value::{Kind, Value};
 use crate::telemetry::histogram::{BOUNDS, DurationCounts, seconds};
 
 /// The media type.

@@ -1,7 +1,7 @@
 //! `/metrics` as protobuf: the same metrics as in the text, and native histograms beside the classic ones.
 
 use crate::support::app::gateway;
-use crate::support::metric_families::{Histogram, MetricFamily, MetricType, scrape};
+use crate::support::metric_families::{Histogram, LabelPair, MetricFamily, MetricType, scrape};
 use crate::support::metrics::sample;
 
 /// Durations are rounded down to whole microseconds for the classic buckets, and not for the native ones.
@@ -105,6 +105,6 @@ async fn protobuf_and_text_have_the_same_samples() {
     let reads = family(&families, "waggle_requests_total")
         .metric
         .iter()
-        .find(|metric| metric.label.iter().map(|label| label.value()).eq(["resources/read", "legacy", "ok"]));
+        .find(|metric| metric.label.iter().map(LabelPair::value).eq(["resources/read", "legacy", "ok"]));
     assert_eq!(reads.unwrap().counter.as_ref().unwrap().value(), 1.0);
 }
