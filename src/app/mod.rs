@@ -174,6 +174,7 @@ async fn build(
             TenantMeter::new(settings.metrics.tenants),
         )),
         limits,
+        tracer: traces::start(settings, &sources, &background)?,
     };
     let authenticator = Authenticator::new(
         Arc::clone(&services.identity),
@@ -190,7 +191,6 @@ async fn build(
         operators: credentials.operators.clone(),
         token: settings.metrics.token.clone(),
         answers: AnswerMeter::default(),
-        tracer: traces::start(settings, &sources, &background)?,
         started: (sources.clock.now() - time::OffsetDateTime::UNIX_EPOCH).as_seconds_f64(),
     };
     let connections = Arc::clone(&over_database.connections);

@@ -5,6 +5,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::model::fault::Fault;
 use crate::model::scope::{Revision, Scope};
+use crate::model::trace::WriteSpan;
 use crate::store::write::{Transaction, Written};
 
 /// The maximum number of writes that share a transaction.
@@ -38,12 +39,14 @@ pub(super) struct Members {
     callers: Vec<oneshot::Sender<Outcome>>,
     /// The newest revision of the scope.
     revisions: Vec<(Scope, Revision)>,
+    /// The spans of the writes whose traces are exported.
+    spans: Vec<WriteSpan>,
     bytes: usize,
 }
 
 impl Members {
     pub(super) fn new(share: Option<OwnedSemaphorePermit>) -> Self {
-        Self { share, callers: Vec::new(), revisions: Vec::new(), bytes: 0 }
+        Self { share, callers: Vec::new(), revisions: Vec::new(), spans: Vec::new(), bytes: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -55,21 +58,23 @@ impl Members {
         self.callers.len() < MAX_WRITES && self.bytes < MAX_BYTES
     }
 
-    /// Adds a write. Returns the receiver of the transaction's outcome.
-    pub(super) fn add(&mut self, written: &Written) -> oneshot::Receiver<Outcome> {
+    /// Adds a write, with its spans. Returns the receiver of the transaction's outcome.
+    pub(super) fn add(&mut self, written: &Written, spans: Vec<WriteSpan>) -> oneshot::Receiver<Outcome> {
         let (caller, outcome) = oneshot::channel();
         self.callers.push(caller);
         self.bytes += written.bytes;
+        self.spans.extend(spans);
         if !written.revisions.is_empty() {
             self.revisions.clone_from(&written.revisions);
         }
         outcome
     }
 
-    /// The callers, the revisions and the share, for the commit: from now on it is not known whether it takes place.
+    /// The writes and the share, for the commit: from now on it is not known whether it takes place.
     pub(super) fn commit(mut self) -> (Committing, Option<OwnedSemaphorePermit>) {
         let (callers, revisions) = (std::mem::take(&mut self.callers), std::mem::take(&mut self.revisions));
-        (Committing { callers, revisions }, self.share.take())
+        let spans = std::mem::take(&mut self.spans);
+        (Committing { callers, revisions, spans }, self.share.take())
     }
 }
 
@@ -84,6 +89,7 @@ impl Drop for Members {
 pub(super) struct Committing {
     callers: Vec<oneshot::Sender<Outcome>>,
     pub(super) revisions: Vec<(Scope, Revision)>,
+    pub(super) spans: Vec<WriteSpan>,
 }
 
 impl Committing {
@@ -106,6 +112,7 @@ mod tests {
 
     use super::{MAX_BYTES, MAX_WRITES, Members, Outcome};
     use crate::model::scope::{Revision, Scope};
+    use crate::model::trace::{SpanContext, WriteSpan};
     use crate::store::write::Written;
 
     fn members() -> Members {
@@ -122,31 +129,38 @@ mod tests {
         let mut members = self::members();
         for _ in 0..MAX_WRITES {
             assert!(members.have_room());
-            members.add(&written(None, 1));
+            members.add(&written(None, 1), Vec::new());
         }
         assert!(!members.have_room());
         let mut members = self::members();
-        members.add(&written(None, MAX_BYTES));
+        members.add(&written(None, MAX_BYTES), Vec::new());
         assert!(!members.have_room());
     }
 
     #[test]
-    fn newest_revision_is_published() {
+    fn newest_revision_and_all_spans_are_published() {
         let mut members = members();
-        for revision in [Some(7), Some(8), None] {
-            members.add(&written(revision, 0));
+        let span = |revision| WriteSpan {
+            scope: Scope::GATEWAY,
+            revision: Revision(revision),
+            span: SpanContext { trace: 1, span: 2 },
+        };
+        for (revision, spans) in [(Some(7), vec![span(7)]), (Some(8), vec![span(8)]), (None, vec![])] {
+            members.add(&written(revision, 0), spans);
         }
-        assert_eq!(members.commit().0.revisions, [(Scope::GATEWAY, Revision(8))]);
+        let committing = members.commit().0;
+        assert_eq!(committing.revisions, [(Scope::GATEWAY, Revision(8))]);
+        assert_eq!(committing.spans, [span(7), span(8)]);
     }
 
     #[test]
     fn outcome_is_unknown_only_once_the_commit_began() {
         let mut dropped = members();
-        let mut caller = dropped.add(&written(None, 0));
+        let mut caller = dropped.add(&written(None, 0), Vec::new());
         drop(dropped);
         assert!(matches!(caller.try_recv(), Ok(Outcome::RolledBack)));
         let mut committing = members();
-        let mut caller = committing.add(&written(None, 0));
+        let mut caller = committing.add(&written(None, 0), Vec::new());
         drop(committing.commit());
         assert!(matches!(caller.try_recv(), Err(TryRecvError::Closed)));
     }

@@ -16,11 +16,12 @@ use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
 use crate::model::scope::{Change, Revision, Scope};
 use crate::model::sources::{FailPoint, Sources};
+use crate::model::trace::WriteSpan;
 use crate::store::audit::entry::Entry;
 use crate::store::write::{NewChange, Write, Written};
 use crate::store::{Store, StoreError};
 use crate::telemetry::span;
-use crate::telemetry::trace::{Kind, traced};
+use crate::telemetry::trace::{Kind, sampled_span, traced};
 
 /// The permit of a scope, and a share of the pool unless an open transaction comes with it.
 type Acquired = (Turn<OpenTransaction>, Option<OwnedSemaphorePermit>);
@@ -150,7 +151,7 @@ impl Writer {
         let (transaction, Written { revisions, entry, .. }) = write.finish();
         transaction.commit().await?;
         self.sources.pause(FailPoint::AfterCommit).await;
-        self.publish(&revisions);
+        self.publish(&revisions, &spans(audited, &revisions));
         unanswered.committed();
         entry.into_iter().for_each(Entry::committed);
         done
@@ -182,7 +183,7 @@ impl Writer {
         // A write that fails or changes nothing may depend on uncommitted ones.
         let mut unanswered = UnansweredCommit { scopes: &self.scopes, changes: access_changes(&write) };
         let (transaction, written) = write.finish();
-        let outcome = members.add(&written);
+        let outcome = members.add(&written, spans(audited, &written.revisions));
         *turn = Some(OpenTransaction { transaction, members });
         drop(turn);
         match self.outcome(place, outcome).await {
@@ -258,7 +259,7 @@ impl Writer {
         let outcome = match transaction.commit().await {
             Ok(()) => {
                 self.sources.pause(FailPoint::AfterCommit).await;
-                self.publish(&committing.revisions);
+                self.publish(&committing.revisions, &committing.spans);
                 Outcome::Committed
             }
             Err(error) => Outcome::Failed(error.into()),
@@ -284,11 +285,11 @@ impl Writer {
     }
 
     /// Raises the cells, so that this replica answers nothing older, and notifies the other replicas.
-    fn publish(&self, revisions: &[(Scope, Revision)]) {
+    fn publish(&self, revisions: &[(Scope, Revision)], spans: &[WriteSpan]) {
         for (scope, revision) in revisions {
             self.scopes.raise(*scope, *revision);
         }
-        self.feed.announce(revisions);
+        self.feed.announce(revisions, spans);
     }
 }
 
@@ -296,6 +297,12 @@ impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer").field("queue", &self.queue).finish_non_exhaustive()
     }
+}
+
+/// The span of the current write with each of its revisions, if its trace is exported.
+fn spans(audited: &AuditedWrite, revisions: &[(Scope, Revision)]) -> Vec<WriteSpan> {
+    let Some(span) = sampled_span(|| audited.has_credential()) else { return Vec::new() };
+    revisions.iter().map(|(scope, revision)| WriteSpan { scope: *scope, revision: *revision, span }).collect()
 }
 
 /// The changes of a write that affect access.

@@ -20,6 +20,8 @@ pub struct FeedOptions {
     pub notify: Duration,
     /// Timeout of connecting and of a sweep.
     pub timeout: Duration,
+    /// Whether traces are exported, so that events link to the writes that caused them.
+    pub traces: bool,
 }
 
 /// How long a replica trusts its memory after it sent the last probe that was answered.
@@ -132,7 +134,8 @@ mod tests {
 
     fn health() -> (FeedHealth, impl Fn(u64) -> Instant) {
         let ms = Duration::from_millis;
-        let options = FeedOptions { probe: ms(250), sweep: ms(1000), notify: ms(3), timeout: ms(1000) };
+        let options =
+            FeedOptions { probe: ms(250), sweep: ms(1000), notify: ms(3), timeout: ms(1000), traces: false };
         let health = FeedHealth::new(&options);
         let since = health.since;
         (health, move |millis| since + ms(millis))

@@ -131,14 +131,21 @@ impl Feed {
         Ok(())
     }
 
-    /// Handles messages: first all revisions, then everything in order. Returns whether a request was among them.
+    /// Handles messages: first the spans of writes, then all revisions, then everything else in order. Returns whether a
+    /// request was among them.
     fn handle(&self, messages: &[FeedMessage], shown: &mut ListenerState) -> bool {
+        for message in messages {
+            if let FeedMessage::Written(span) = message {
+                self.hub.record_write(*span);
+            }
+        }
         let raised: Vec<_> = messages.iter().filter_map(FeedMessage::raised).collect();
         self.deliver(&raised);
         let before = shown.acknowledged;
         for message in messages {
             match *message {
                 FeedMessage::Raised(scope, revision) => self.replicas.record_raised(scope, revision),
+                FeedMessage::Written(_) => {}
                 FeedMessage::Followed(scope) => self.replicas.record_followed(scope, Instant::now()),
                 FeedMessage::AckRequest(request) => {
                     self.replicas.record_request(request);

@@ -68,14 +68,17 @@ impl Feed {
         }
     }
 
-    /// The messages to send now: acknowledgement requests after the revisions they refer to.
+    /// The messages to send now: revisions after the spans of their writes, and before the acknowledgement requests that
+    /// refer to them.
     fn messages(&self) -> Vec<FeedMessage> {
-        let UnsentMessages { mut revisions, followed, request, acknowledged } = self.pending.take();
+        let UnsentMessages { mut revisions, spans, followed, request, acknowledged } = self.pending.take();
         let all = revisions.len();
         revisions.retain(|_, _| !self.sources.fails(FailPoint::Notify));
         let mut messages: Vec<_> = followed.into_iter().map(FeedMessage::Followed).collect();
         // Tests that lose a revision lose the request that accompanies it as well.
         let request = request.filter(|_| revisions.len() == all);
+        let spans = spans.into_iter().filter(|written| revisions.contains_key(&written.scope));
+        messages.extend(spans.map(FeedMessage::Written));
         messages.extend(revisions.into_iter().map(|(scope, revision)| FeedMessage::Raised(scope, revision)));
         messages.extend(request.map(FeedMessage::AckRequest));
         messages.extend(acknowledged.map(FeedMessage::Acknowledged));

@@ -6,11 +6,14 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::model::scope::{Revision, Scope};
+use crate::model::trace::WriteSpan;
 use crate::store::notify::RequestId;
 
 /// Maximum number of scopes with unsent revisions; further ones are dropped, and found by the sweeps of the
 /// other replicas.
 const MAX_PENDING: usize = 10_000;
+/// Maximum number of unsent spans of writes; the events of further writes have no link.
+const MAX_SPANS: usize = 256;
 
 /// Messages to be sent.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub(super) struct PendingMessages {
 pub(super) struct UnsentMessages {
     /// The newest unsent revision of each scope.
     pub(super) revisions: HashMap<Scope, Revision>,
+    /// The spans of the writes that made unsent revisions.
+    pub(super) spans: Vec<WriteSpan>,
     /// Scopes with streams of this replica.
     pub(super) followed: HashSet<Scope>,
     /// The request to acknowledge what is sent.
@@ -39,6 +44,14 @@ impl PendingMessages {
             state.raise(scope, revision);
         }
         self.changed.notify_one();
+    }
+
+    /// Adds the span of a write. Sent with its revision.
+    pub(super) fn add_span(&self, span: WriteSpan) {
+        let mut state = self.state.lock();
+        if state.spans.len() < MAX_SPANS {
+            state.spans.push(span);
+        }
     }
 
     /// Adds a revision and a request to acknowledge it: the unsent one if there is one, otherwise `new`. Returns the
@@ -62,7 +75,9 @@ impl PendingMessages {
 
     /// Drops unsent revisions, which belong to a timeline that ended.
     pub(super) fn drop_revisions(&self) {
-        self.state.lock().revisions.clear();
+        let mut state = self.state.lock();
+        state.revisions.clear();
+        state.spans.clear();
     }
 
     /// Takes everything unsent.

@@ -23,6 +23,7 @@ use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::Sources;
+use crate::model::trace::WriteSpan;
 use crate::store::Store;
 use crate::store::notify::RequestId;
 use crate::telemetry::histogram::DurationCounts;
@@ -73,7 +74,7 @@ impl Feed {
         Self {
             health: FeedHealth::new(&options),
             replicas: Replicas::new(instance, probe_lease(&options) + CLOCK_PRECISION),
-            hub: Hub::new(options.timeout),
+            hub: Hub::new(options.timeout, options.traces),
             store,
             sources,
             options,
@@ -204,7 +205,14 @@ impl ChangeFeed for Feed {
         Box::pin(self.sweep_for_caller())
     }
 
-    fn announce(&self, revisions: &[(Scope, Revision)]) {
+    fn announce(&self, revisions: &[(Scope, Revision)], spans: &[WriteSpan]) {
+        for span in spans {
+            // Only where some replica has streams that send events.
+            if self.replicas.is_followed(span.scope, Instant::now()) {
+                self.pending.add_span(*span);
+            }
+            self.hub.record_write(*span);
+        }
         for (scope, revision) in revisions {
             if self.replicas.is_followed(*scope, Instant::now()) {
                 self.request_ack(*scope, *revision);

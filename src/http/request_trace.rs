@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::{Method as HttpMethod, StatusCode};
 
 use super::context::RequestContext;
-use crate::model::audit::event::{ActorKind, Event};
+use crate::model::audit::event::Event;
 use crate::model::fault::Outcome;
 use crate::model::method::Method;
 use crate::telemetry::trace::{ActiveTrace, RootSpan, Tracer, Value};
@@ -26,9 +26,7 @@ pub struct Answered<'a> {
 impl Answered<'_> {
     /// Exports the trace of the request, if it is sampled.
     pub fn export(self, tracer: &Tracer, active: &ActiveTrace, now: time::OffsetDateTime) {
-        let kind = self.context.event.actor.kind;
-        let is_trusted = !matches!(kind, ActorKind::Unknown | ActorKind::Anybody);
-        if tracer.samples(active, is_trusted) {
+        if active.sampled(self.context.event.actor.kind.has_credential()).is_some() {
             let is_error = !self.outcome.is_served() || self.status.is_server_error();
             let attributes = self.attributes(tracer, is_error);
             let root = RootSpan { name: self.name(), ended: now.into(), attributes, is_error };

@@ -34,7 +34,7 @@ use crate::model::method::{self as mcp, Era};
 use crate::model::session::{Session, SessionId};
 use crate::quota::limits::{Admission, Limits, WorkPermit};
 use crate::sessions::Sessions;
-use crate::telemetry::trace::{Kind, traced};
+use crate::telemetry::trace::{Kind, Tracer, traced};
 
 /// The bounds of the endpoint.
 #[derive(Debug, Clone)]
@@ -68,6 +68,7 @@ pub struct Endpoint {
     pub(super) feed: Arc<Feed>,
     pub(super) streams: Streams,
     pub(super) recorder: Arc<RequestRecorder>,
+    pub(super) tracer: Option<Arc<Tracer>>,
     pub(super) options: EndpointOptions,
 }
 
@@ -88,6 +89,8 @@ pub struct Services {
     pub limits: Arc<Limits>,
     /// The memory of all caches.
     pub budget: Arc<MemoryBudget>,
+    /// Traces, if they are exported.
+    pub tracer: Option<Arc<Tracer>>,
 }
 
 impl Endpoint {
@@ -98,11 +101,22 @@ impl Endpoint {
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
-        let Services { catalog, sessions, feed, recorder, budget, .. } = services;
+        let Services { catalog, sessions, feed, recorder, budget, tracer, .. } = services;
         let streams = Streams::new(options.streams_per_key, options.streams, closing);
         let (tool_bytes, ttl) = (options.tool_result_bytes, options.ttl);
         let call_handler = CallHandler::new(Arc::clone(&catalog), seal.clone(), &budget, tool_bytes, ttl);
-        Self { call_handler, seal, authenticator, catalog, sessions, feed, streams, recorder, options }
+        Self {
+            call_handler,
+            seal,
+            authenticator,
+            catalog,
+            sessions,
+            feed,
+            streams,
+            recorder,
+            tracer,
+            options,
+        }
     }
 
     /// The counters of the streams of both eras.

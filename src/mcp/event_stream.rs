@@ -19,6 +19,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::event_trace::EventTrace;
 use super::sse::KEEP_ALIVE;
 use super::stream_audit::StreamAuditGuard;
 use super::streams::{StreamEnd, StreamPermit};
@@ -70,6 +71,8 @@ pub(super) struct StreamContext {
     pub(super) keep_alive: Duration,
     pub(super) closing: CancellationToken,
     pub(super) permit: StreamPermit,
+    /// Exports the spans of events, if traces are exported.
+    pub(super) trace: Option<EventTrace>,
 }
 
 /// A stream, shared by the connection that polls it and its supervisor.
@@ -238,6 +241,9 @@ impl<V: StreamEncoder> Open<V> {
         {
             self.encoder.notification(out, &change);
             self.context.permit.notified();
+            if let Some(trace) = &self.context.trace {
+                trace.sent(change);
+            }
         }
     }
 

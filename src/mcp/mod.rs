@@ -14,6 +14,7 @@ pub mod endpoint;
 pub mod era;
 pub mod error;
 mod event_stream;
+mod event_trace;
 #[cfg(test)]
 mod fixtures;
 pub mod legacy;

@@ -2,6 +2,16 @@
 
 use crate::model::subject::Subject;
 
+/// The method of the notification of a changed subject.
+pub(super) fn method(subject: &Subject) -> &'static str {
+    match subject {
+        Subject::ResourceList => "notifications/resources/list_changed",
+        Subject::PromptList => "notifications/prompts/list_changed",
+        Subject::ToolList => "notifications/tools/list_changed",
+        Subject::Resource(_) => "notifications/resources/updated",
+    }
+}
+
 /// The pieces of a notification. A dialect adds its own parameters between them.
 pub(super) struct Pieces<'s> {
     /// The text up to and including the `{` of the parameters.

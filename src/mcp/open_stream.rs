@@ -6,6 +6,7 @@ use http::{HeaderName, Response};
 
 use super::endpoint::Endpoint;
 use super::event_stream::{self, StreamContext};
+use super::event_trace::EventTrace;
 use super::legacy::event_id::EventIds;
 use super::legacy::stream::{SessionEncoder, Start};
 use super::modern::listen::{Filter, ListenEncoder};
@@ -115,6 +116,7 @@ impl Endpoint {
             keep_alive: self.options.keep_alive,
             closing: self.streams.closing.clone(),
             permit,
+            trace: self.tracer.as_ref().map(|tracer| EventTrace::new(tracer, &self.recorder, request)),
         })
     }
 

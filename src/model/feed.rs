@@ -12,6 +12,7 @@ use super::audience::Audience;
 use super::ids::{AgentId, AgentRef, ResourceUri, TenantId};
 use super::label::CallerLabels;
 use super::scope::{Change, Revision, Scope};
+use super::trace::WriteSpan;
 
 /// A boxed future, as returned by the methods of object-safe traits.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -90,9 +91,9 @@ pub trait ChangeFeed: Send + Sync + 'static {
     /// [`Unconfirmed`] if the sweep fails; at once while the database is [unreachable](Self::is_unreachable).
     fn confirm(&self) -> BoxFuture<'_, Result<(), Unconfirmed>>;
 
-    /// Announces committed revisions to the other replicas. Never waits; lost messages are recovered by
-    /// sweeps.
-    fn announce(&self, revisions: &[(Scope, Revision)]);
+    /// Announces committed revisions to the other replicas, with the spans of the writes whose traces are exported. Never
+    /// waits; lost messages are recovered by sweeps, except for the spans.
+    fn announce(&self, revisions: &[(Scope, Revision)], spans: &[WriteSpan]);
 }
 
 /// Identifies the state of an agent's subscriptions, from which URIs and callers were only removed while it is the same.

@@ -38,4 +38,5 @@ pub mod sources;
 pub mod subject;
 pub mod template;
 pub mod tool;
+pub mod trace;
 pub mod variant;

@@ -31,7 +31,6 @@ use crate::model::fault::Fault;
 use crate::sources::Leases;
 use crate::store::Store;
 use crate::telemetry::exposition::{Exposition, Format, Kind};
-use crate::telemetry::trace::Tracer;
 
 /// The name of the cache of encoded results, which has metrics of its own.
 const RESULTS: &str = "results";
@@ -62,8 +61,6 @@ pub(crate) struct Metrics {
     pub(crate) answers: AnswerMeter,
     /// When the gateway started, in seconds since 1970.
     pub(crate) started: f64,
-    /// Traces, if they are exported.
-    pub(crate) tracer: Option<Arc<Tracer>>,
 }
 
 /// The origin of a scrape.
@@ -297,7 +294,7 @@ impl Metrics {
     }
 
     fn traces(&self, out: &mut Exposition) {
-        let stats = self.tracer.as_ref().map(|tracer| tracer.stats()).unwrap_or_default();
+        let stats = self.services.tracer.as_ref().map(|tracer| tracer.stats()).unwrap_or_default();
         let help = "Spans of traces: accepted by the collector, refused or lost, or dropped since the queue was full.";
         let mut family = out.family("waggle_trace_spans_total", Kind::Counter, help);
         family.sample(&[("outcome", "exported")], stats.exported);

@@ -11,12 +11,13 @@ use sqlx::{ConnectOptions, Executor};
 
 use super::{Store, StoreError};
 use crate::model::scope::{Revision, Scope};
+use crate::model::trace::WriteSpan;
 
 /// The channel shared by all replicas of one database.
 const CHANNEL: &str = "waggle";
 /// Maximum number of messages per `NOTIFY`: PostgreSQL limits a payload to less than 8,000 bytes, and a
-/// message has at most 52.
-const MESSAGES_PER_NOTIFY: usize = 90;
+/// message has at most 102.
+const MESSAGES_PER_NOTIFY: usize = 77;
 
 /// Identifies one `LISTEN` connection of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,6 +32,8 @@ pub struct RequestId(pub u64);
 pub enum FeedMessage {
     /// A scope is at this revision or a newer one.
     Raised(Scope, Revision),
+    /// The span of the write that made a revision, sent before the revision.
+    Written(WriteSpan),
     /// A replica has streams on the scope, whose events wait for acknowledgements.
     Followed(Scope),
     /// Every replica is asked to acknowledge that it has received everything before this request.
@@ -248,6 +251,9 @@ impl std::fmt::Display for FeedMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Raised(scope, revision) => write!(f, "{}:{revision}", scope.0.simple()),
+            Self::Written(WriteSpan { scope, revision, span }) => {
+                write!(f, "~{}:{revision}:{span}", scope.0.simple())
+            }
             Self::Followed(scope) => write!(f, "*{}", scope.0.simple()),
             Self::AckRequest(request) => write!(f, "!{:016x}", request.0),
             Self::Acknowledged(request) => write!(f, "@{:016x}", request.0),
@@ -260,7 +266,7 @@ impl FeedMessage {
     pub fn raised(&self) -> Option<(Scope, Revision)> {
         match self {
             Self::Raised(scope, revision) => Some((*scope, *revision)),
-            Self::Followed(_) | Self::AckRequest(_) | Self::Acknowledged(_) => None,
+            Self::Written(_) | Self::Followed(_) | Self::AckRequest(_) | Self::Acknowledged(_) => None,
         }
     }
 
@@ -269,6 +275,12 @@ impl FeedMessage {
         let request = |text| u64::from_str_radix(text, 16).ok().map(RequestId);
         if let Some(scope) = text.strip_prefix('*') {
             return Some(Self::Followed(Scope(scope.parse().ok()?)));
+        }
+        if let Some(written) = text.strip_prefix('~') {
+            let (scope, rest) = written.split_once(':')?;
+            let (revision, span) = rest.split_once(':')?;
+            let (scope, revision) = (Scope(scope.parse().ok()?), revision.parse().ok()?);
+            return Some(Self::Written(WriteSpan { scope, revision, span: span.parse().ok()? }));
         }
         if let Some(id) = text.strip_prefix('!') {
             return request(id).map(Self::AckRequest);
@@ -292,9 +304,12 @@ mod tests {
 
     use super::{FeedMessage, ListenerId, ListenerState, MESSAGES_PER_NOTIFY, RequestId, parse};
     use crate::model::scope::{Revision, Scope};
+    use crate::model::trace::{SpanContext, WriteSpan};
 
-    fn messages() -> [FeedMessage; 5] {
+    fn messages() -> [FeedMessage; 6] {
+        let span = SpanContext { trace: u128::MAX, span: 9 };
         [
+            FeedMessage::Written(WriteSpan { scope: Scope(Uuid::max()), revision: Revision(i64::MAX), span }),
             FeedMessage::Raised(Scope(Uuid::from_u128(9)), Revision(12)),
             FeedMessage::Raised(Scope(Uuid::max()), Revision(i64::MAX)),
             FeedMessage::Followed(Scope(Uuid::max())),
@@ -326,7 +341,9 @@ mod tests {
     #[test]
     fn unknown_messages_of_another_version_are_skipped() {
         let uid = Uuid::from_u128(7).simple();
-        let payload = format!("{uid}:12,x:1,{uid}:y,{uid}:3:more,!{uid}:4,+{uid}:1,={uid}:{uid}:2,?{uid}:3,");
+        let payload = format!(
+            "{uid}:12,x:1,{uid}:y,{uid}:3:more,!{uid}:4,~{uid}:4,~{uid}:4:0,+{uid}:1,={uid}:{uid}:2,?{uid}:3,"
+        );
         assert_eq!(parse(&payload), [FeedMessage::Raised(Scope(Uuid::from_u128(7)), Revision(12))]);
     }
 }

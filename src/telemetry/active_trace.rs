@@ -45,7 +45,7 @@ impl RequestTrace {
             return Self { id, recording: Recording::Unsampled { began, root, sampler } };
         }
         let trace = id.unwrap_or_else(own);
-        let active = ActiveTrace::new((began, root), trace, parent);
+        let active = ActiveTrace::new(sampler, (began, root), trace, parent);
         Self { id: Some(trace), recording: Recording::Active(Arc::new(active)) }
     }
 
@@ -63,7 +63,7 @@ impl RequestTrace {
                 (state.trace, state.parent) = (context.trace, Some(context));
             }
             Recording::Unsampled { began, root, sampler } if sampler.may_sample(Some(context), *root) => {
-                let active = ActiveTrace::new((*began, *root), context.trace, Some(context));
+                let active = ActiveTrace::new(*sampler, (*began, *root), context.trace, Some(context));
                 self.recording = Recording::Active(Arc::new(active));
             }
             Recording::Unsampled { .. } | Recording::Off => {}
@@ -77,6 +77,7 @@ pub struct ActiveTrace {
     pub(super) began: Instant,
     /// The id of the root span: random bits that no caller can choose.
     pub(super) root: u64,
+    sampler: Sampler,
     pub(super) state: Mutex<State>,
 }
 
@@ -111,14 +112,38 @@ impl Child {
         };
         let began = root_began + began.saturating_duration_since(origin);
         let (parent, name) = (Some(parent), name.into());
-        Span { trace, id, parent, is_parent_remote: false, name, kind, began, took, attributes, is_error }
+        let links = Vec::new();
+        Span {
+            trace,
+            id,
+            parent,
+            is_parent_remote: false,
+            name,
+            kind,
+            began,
+            took,
+            attributes,
+            links,
+            is_error,
+        }
     }
 }
 
 impl ActiveTrace {
-    pub(super) fn new((began, root): (Instant, u64), trace: u128, parent: Option<TraceContext>) -> Self {
+    fn new(
+        sampler: Sampler,
+        (began, root): (Instant, u64),
+        trace: u128,
+        parent: Option<TraceContext>,
+    ) -> Self {
         let state = State { trace, parent, request: None, children: Vec::new(), begun: 0 };
-        Self { began, root, state: Mutex::new(state) }
+        Self { began, root, sampler, state: Mutex::new(state) }
+    }
+
+    /// The id of the trace, if it is to be exported. The context of a caller counts only if it has a valid credential.
+    pub fn sampled(&self, is_trusted: bool) -> Option<u128> {
+        let state = self.state.lock();
+        self.sampler.samples(state.parent, is_trusted, self.root).then_some(state.trace)
     }
 
     pub(super) fn next_child(&self) -> Option<u64> {

@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 pub use trace_export::{ExportStats, Kind, TraceContext, Value};
-use trace_export::{Exporter, Sampler, Span};
+use trace_export::{Exporter, Link, Sampler, Span};
 
 pub use super::active_trace::{ActiveTrace, RequestTrace, SQL};
 use super::active_trace::{Child, scatter};
 use super::span;
+use crate::model::trace::SpanContext;
 
 /// The seed of ids: two for those of traces, one for those of spans.
 pub type TraceSeed = [u64; 3];
@@ -45,6 +46,21 @@ pub struct RootSpan {
     pub is_error: bool,
 }
 
+/// The span of an event that was sent on a stream.
+#[derive(Debug)]
+pub struct EventSpan {
+    /// The name.
+    pub name: &'static str,
+    /// How long the event waited to be sent.
+    pub took: Duration,
+    /// When it was sent.
+    pub ended: SystemTime,
+    /// The attributes.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// The spans of the writes that it reports.
+    pub writes: Vec<SpanContext>,
+}
+
 impl Tracer {
     /// Exports what `sampler` samples.
     pub fn new(exporter: Exporter, sampler: Sampler, seed: TraceSeed, resource_uri: bool) -> Self {
@@ -52,15 +68,34 @@ impl Tracer {
     }
 
     fn begin(&self, parent: Option<TraceContext>) -> RequestTrace {
-        let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let [high, low, root] = self.seed.map(|seed| seed.wrapping_add(number));
-        let own = || (u128::from(scatter(high)) << 64) | u128::from(scatter(low));
-        RequestTrace::new(self.sampler, (Instant::now(), scatter(root)), parent, own)
+        let (root, own) = self.ids();
+        RequestTrace::new(self.sampler, (Instant::now(), root), parent, own)
     }
 
-    /// Whether the trace of an answered request is exported. A context counts only from a caller with a valid credential.
-    pub fn samples(&self, trace: &ActiveTrace, is_trusted: bool) -> bool {
-        self.sampler.samples(trace.state.lock().parent, is_trusted, trace.root)
+    /// The ids of a new root span and of its trace.
+    fn ids(&self) -> (u64, impl FnOnce() -> u128 + use<>) {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let [high, low, root] = self.seed.map(|seed| seed.wrapping_add(number));
+        (scatter(root), move || (u128::from(scatter(high)) << 64) | u128::from(scatter(low)))
+    }
+
+    /// Queues the span of an event, which is a trace of its own.
+    pub fn export_event(&self, event: EventSpan) {
+        let EventSpan { name, took, ended, attributes, writes } = event;
+        let (id, trace) = self.ids();
+        self.exporter.export(vec![Span {
+            trace: trace(),
+            id,
+            parent: None,
+            is_parent_remote: false,
+            name: name.into(),
+            kind: Kind::Client,
+            began: ended - took,
+            took,
+            attributes,
+            links: writes.into_iter().map(|SpanContext { trace, span }| Link { trace, span }).collect(),
+            is_error: false,
+        }]);
     }
 
     /// Queues the spans of a trace.
@@ -82,6 +117,7 @@ impl Tracer {
             began,
             took,
             attributes,
+            links: Vec::new(),
             is_error,
         };
         let children = state.children.drain(..).map(|child| child.span(trace, began, active.began));
@@ -117,6 +153,14 @@ pub fn record_request(id: &str) {
 /// The id of the current request's trace: the caller's, or that of a trace that the gateway samples on its own.
 pub fn trace_id() -> Option<[u8; 16]> {
     span::trace_id().map(u128::to_be_bytes)
+}
+
+/// The current child span of the current request, if its trace is exported. `is_trusted` tells whether its caller has a
+/// valid credential, and is called only where the trace may be exported.
+pub fn sampled_span(is_trusted: impl FnOnce() -> bool) -> Option<SpanContext> {
+    let active = span::active_trace()?;
+    let trace = active.sampled(is_trusted())?;
+    Some(SpanContext { trace, span: span::current_child().unwrap_or(active.root) })
 }
 
 /// Runs a part of a request in a child span. The work is pinned by the caller, so that it is not moved.

@@ -1,5 +1,7 @@
 //! Traces as a collector receives them.
 
+mod events;
+
 use serde_json::json;
 
 use crate::support::app::{Builder, Replica};

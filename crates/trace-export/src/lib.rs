@@ -15,4 +15,4 @@ pub use config::{Config, Protocol};
 pub use context::TraceContext;
 pub use exporter::{ExportStats, ExportTask, Exporter};
 pub use sampler::Sampler;
-pub use span::{Kind, Span, Value};
+pub use span::{Kind, Link, Span, Value};

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyKind;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::trace::v1::span::Link as WireLink;
 use opentelemetry_proto::tonic::trace::v1::{Span as WireSpan, Status};
 
 /// `SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK`: whether the parent is remote is known.
@@ -36,6 +37,15 @@ pub enum Value {
     Integer(i64),
 }
 
+/// A span that another one refers to, of the same trace or of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// The id of its trace.
+    pub trace: u128,
+    /// Its id.
+    pub span: u64,
+}
+
 /// An ended span.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
@@ -57,6 +67,8 @@ pub struct Span {
     pub took: Duration,
     /// The attributes.
     pub attributes: Vec<(&'static str, Value)>,
+    /// The spans that caused it and are not its parent, all of which are sampled.
+    pub links: Vec<Link>,
     /// Whether it failed.
     pub is_error: bool,
 }
@@ -74,7 +86,19 @@ impl From<Span> for WireSpan {
             start_time_unix_nano: nanos(span.began),
             end_time_unix_nano: nanos(span.began + span.took),
             attributes: attributes.collect(),
+            links: span.links.into_iter().map(WireLink::from).collect(),
             status: span.is_error.then(|| Status { code: ERROR, ..Status::default() }),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Link> for WireLink {
+    fn from(Link { trace, span }: Link) -> Self {
+        Self {
+            trace_id: trace.to_be_bytes().to_vec(),
+            span_id: span.to_be_bytes().to_vec(),
+            flags: SAMPLED,
             ..Self::default()
         }
     }

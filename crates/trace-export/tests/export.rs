@@ -17,7 +17,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use trace_export::{Config, ExportStats, Exporter, Kind, Span, Value};
+use trace_export::{Config, ExportStats, Exporter, Kind, Link, Span, Value};
 
 /// A request that a collector received.
 struct Received {
@@ -84,6 +84,7 @@ fn span(id: u64) -> Span {
             ("mcp.method.name", Value::Text("resources/read".into())),
             ("http.response.status_code", Value::Integer(200)),
         ],
+        links: vec![Link { trace: 5, span: 6 }],
         is_error: true,
     }
 }
@@ -166,6 +167,8 @@ async fn batch_arrives_over_http_and_grpc() {
         assert_eq!(span.status.as_ref().unwrap().code, 2);
         let names: Vec<_> = span.attributes.iter().map(|attribute| attribute.key.as_str()).collect();
         assert_eq!(names, ["mcp.method.name", "http.response.status_code"]);
+        let link = &span.links[0];
+        assert_eq!((&*link.trace_id, &*link.span_id), (&5_u128.to_be_bytes()[..], &6_u64.to_be_bytes()[..]));
     }
 }
 

@@ -2,14 +2,20 @@
 //! dirty. Backpressure of a slow client: a set is bounded by the subscriptions, however slowly the client reads.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::write_spans::TracedWrite;
 use crate::model::audience::Audience;
 use crate::model::label::CallerLabels;
 use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject};
+use crate::model::trace::SpanContext;
+
+/// Maximum number of writes that one event links to: the first ones that made its subject dirty.
+const MAX_LINKS: usize = 8;
 
 /// The interests and dirty subjects of one stream. Its size is bounded by the number of interests, however
 /// slowly the client reads.
@@ -26,8 +32,19 @@ struct State {
     interests: HashMap<Subject, InterestState>,
     /// In the order in which they are sent.
     dirty: BTreeSet<(Revision, Subject)>,
+    /// Of dirty subjects, if traces of writes are exported.
+    causes: HashMap<Subject, Cause>,
     /// Whether the stream must recheck whether it may continue.
     recheck: bool,
+}
+
+/// The writes that an event reports, as far as their traces are exported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// When the first of their changes was marked in the stream.
+    pub since: Instant,
+    /// Their spans.
+    pub writes: Vec<SpanContext>,
 }
 
 /// The streams that a change is marked in.
@@ -84,6 +101,7 @@ impl DirtySet {
         let mut state = self.state.lock();
         if let Some(InterestState { dirty: Some(first), .. }) = state.interests.remove(subject) {
             state.dirty.remove(&(first, subject.clone()));
+            state.causes.remove(subject);
         }
     }
 
@@ -99,10 +117,21 @@ impl DirtySet {
         }
     }
 
-    /// As [`mark`](Self::mark), if the stream is a recipient.
-    pub(super) fn mark_of(&self, recipients: Recipients<'_>, subject: &Subject, revision: Revision) {
+    /// As [`mark`](Self::mark), if the stream is a recipient. `write` made the revision.
+    pub(super) fn mark_of(
+        &self,
+        recipients: Recipients<'_>,
+        subject: &Subject,
+        (revision, write): (Revision, Option<&TracedWrite>),
+    ) {
         let mut state = self.state.lock();
-        if recipients.include(&state.labels) && state.mark(subject, revision) {
+        if !recipients.include(&state.labels) || !state.wants(subject, revision) {
+            return;
+        }
+        if let Some(write) = write {
+            state.link(subject, write);
+        }
+        if state.mark_from(subject, revision) {
             drop(state);
             self.changed.notify_one();
         }
@@ -165,14 +194,15 @@ impl DirtySet {
     }
 
     /// Removes and returns the subject that has been dirty for longest, with the first revision that is still
-    /// unsent after it.
-    pub(super) fn take(&self) -> Option<(Subject, Option<Revision>)> {
+    /// unsent after it, and the writes that made it dirty.
+    pub(super) fn take(&self) -> Option<(Subject, Option<Revision>, Option<Cause>)> {
         let mut state = self.state.lock();
         let (_, subject) = state.dirty.pop_first()?;
         if let Some(interest) = state.interests.get_mut(&subject) {
             interest.dirty = None;
         }
-        Some((subject, state.oldest()))
+        let cause = if state.causes.is_empty() { None } else { state.causes.remove(&subject) };
+        Some((subject, state.oldest(), cause))
     }
 
     /// The first unsent revision.
@@ -187,8 +217,24 @@ impl State {
     }
 
     fn mark(&mut self, subject: &Subject, revision: Revision) -> bool {
-        let wanted = self.interests.get(subject).is_some_and(|interest| revision > interest.since);
-        wanted && self.mark_from(subject, revision)
+        self.wants(subject, revision) && self.mark_from(subject, revision)
+    }
+
+    fn wants(&self, subject: &Subject, revision: Revision) -> bool {
+        self.interests.get(subject).is_some_and(|interest| revision > interest.since)
+    }
+
+    /// Links the next event of a subject to a write.
+    fn link(&mut self, subject: &Subject, write: &TracedWrite) {
+        if self.causes.get(subject).is_some_and(|cause| cause.writes.len() == MAX_LINKS) {
+            return;
+        }
+        let Some(span) = write.link() else { return };
+        let new = || Cause { since: Instant::now(), writes: Vec::new() };
+        let cause = self.causes.entry(subject.clone()).or_insert_with(new);
+        if !cause.writes.contains(&span) {
+            cause.writes.push(span);
+        }
     }
 
     fn mark_from(&mut self, subject: &Subject, revision: Revision) -> bool {
@@ -207,10 +253,13 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::DirtySet;
+    use super::super::write_spans::WriteSpans;
+    use super::{DirtySet, MAX_LINKS, Recipients};
+    use crate::model::audience::Audience;
     use crate::model::ids::ResourceUri;
     use crate::model::scope::Revision;
     use crate::model::subject::{Interest, Subject};
+    use crate::model::trace::SpanContext;
 
     fn of(uri: &str) -> Subject {
         Subject::resource(ResourceUri::parse(uri).unwrap())
@@ -224,7 +273,7 @@ mod tests {
     }
 
     fn drain(set: &DirtySet) -> Vec<(Subject, Option<i64>)> {
-        std::iter::from_fn(|| set.take()).map(|(subject, next)| (subject, next.map(|r| r.0))).collect()
+        std::iter::from_fn(|| set.take()).map(|(subject, next, _)| (subject, next.map(|r| r.0))).collect()
     }
 
     #[test]
@@ -264,5 +313,38 @@ mod tests {
         assert_eq!(drain(&set), [(of("x:b"), None)]);
         set.mark(&of("x:a"), Revision(20));
         assert_eq!(drain(&set), []);
+    }
+
+    #[test]
+    fn event_has_the_first_writes_that_made_its_subject_dirty() {
+        let set = set(&[("x:a", 5), ("x:b", 0)]);
+        let span = |revision: i64| SpanContext { trace: 1, span: revision.unsigned_abs() };
+        let mut writes = WriteSpans::default();
+        for revision in 1..30 {
+            writes.add(Revision(revision), span(revision));
+        }
+        let everybody = Recipients::Of(&Audience::Everybody);
+        let mark = |uri: &str, revision: i64| {
+            let write = writes.of(Revision(revision)).filter(|_| revision % 2 == 0);
+            set.mark_of(everybody, &of(uri), (Revision(revision), write));
+        };
+        for (uri, revision) in [("x:a", 4), ("x:a", 7), ("x:a", 8), ("x:a", 8), ("x:c", 10), ("x:a", 12)] {
+            mark(uri, revision);
+        }
+        let cause = |taken: Option<super::Cause>| taken.map(|cause| cause.writes);
+        let (subject, _, first) = set.take().unwrap();
+        assert_eq!((subject, cause(first)), (of("x:a"), Some(vec![span(8), span(12)])));
+        for revision in 1..30 {
+            mark("x:b", revision);
+        }
+        let expected: Vec<_> = (1..).map(|nth| span(2 * nth)).take(MAX_LINKS).collect();
+        assert_eq!(cause(set.take().unwrap().2), Some(expected));
+        mark("x:a", 13);
+        assert_eq!(set.take().unwrap().2, None);
+        mark("x:a", 14);
+        set.remove(&of("x:a"));
+        set.add(&[Interest { subject: of("x:a"), since: Revision(0) }]);
+        mark("x:a", 15);
+        assert_eq!(set.take().unwrap().2, None);
     }
 }

@@ -13,5 +13,7 @@ pub(super) mod streams;
 mod subscribe;
 mod subscription;
 mod topic;
+mod write_spans;
 
+pub use dirty_set::Cause;
 pub use subscription::{ChangeEvent, Subscription};

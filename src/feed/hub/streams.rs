@@ -17,6 +17,7 @@ use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
+use crate::model::trace::WriteSpan;
 use crate::store::snapshot::{Head, Snapshot};
 use crate::store::{Store, StoreError};
 use crate::telemetry::histogram::DurationHistogram;
@@ -38,6 +39,8 @@ pub(in crate::feed) struct Hub {
     pub(super) timeout: Duration,
     /// The time from a change until it is marked in the streams that it concerns.
     pub(in crate::feed) lag: DurationHistogram,
+    /// Whether the events of writes whose traces are exported have spans.
+    traces_events: bool,
     pub(super) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
 }
@@ -49,7 +52,7 @@ pub(super) struct TopicEntry {
 }
 
 impl Hub {
-    pub(in crate::feed) fn new(timeout: Duration) -> Self {
+    pub(in crate::feed) fn new(timeout: Duration, traces_events: bool) -> Self {
         Self {
             topics: Mutex::default(),
             watched: Mutex::default(),
@@ -57,6 +60,7 @@ impl Hub {
             heads: GroupCommit::new(timeout),
             timeout,
             lag: DurationHistogram::default(),
+            traces_events,
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
@@ -64,14 +68,23 @@ impl Hub {
 
     /// Records that a scope is at this revision or a newer one.
     pub(in crate::feed) fn raise(&self, scope: Scope, revision: Revision) {
-        let topic = self.topics.lock().get(&AgentId(scope.0)).map(|entry| Arc::clone(&entry.topic));
-        if let Some(topic) = topic {
+        if let Some(topic) = self.topic(AgentId(scope.0)) {
             topic.raise(revision);
         }
         if let Some(subscribers) = self.watched.lock().get(&scope) {
             for subscriber in subscribers {
                 subscriber.request_recheck();
             }
+        }
+    }
+
+    /// Records the span of a write to an agent with streams.
+    pub(in crate::feed) fn record_write(&self, WriteSpan { scope, revision, span }: WriteSpan) {
+        if !self.traces_events {
+            return;
+        }
+        if let Some(topic) = self.topic(AgentId(scope.0)) {
+            topic.record_write(revision, span);
         }
     }
 

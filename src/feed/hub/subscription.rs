@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::dirty_set::DirtySet;
+use super::dirty_set::{Cause, DirtySet};
 use super::topic::Topic;
 use crate::feed::service::Feed;
 use crate::model::fault::Fault;
@@ -27,6 +27,8 @@ pub struct ChangeEvent {
     pub subject: Subject,
     /// Once this event is sent, no change at or below this revision is unsent.
     pub watermark: Revision,
+    /// The writes that changed it, if their traces are exported.
+    pub cause: Option<Cause>,
 }
 
 impl Drop for Subscription {
@@ -120,8 +122,8 @@ impl Subscription {
     pub fn next(&self) -> Option<ChangeEvent> {
         // Read before the set: every change up to here is in the set or was sent.
         let seen = self.topic.seen();
-        let (subject, unsent) = self.subscriber.take()?;
-        Some(ChangeEvent { subject, watermark: watermark(seen, unsent) })
+        let (subject, unsent, cause) = self.subscriber.take()?;
+        Some(ChangeEvent { subject, watermark: watermark(seen, unsent), cause })
     }
 
     /// The highest revision at or below which no change is unsent.

@@ -11,12 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::dirty_set::{DirtySet, Recipients};
 use super::effects::{Affected, Effects, TemplateEffects, Watched};
+use super::write_spans::WriteSpans;
 use crate::model::audience::Audience;
 use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject, WatchedUri};
+use crate::model::trace::SpanContext;
 
 /// An agent with open streams.
 #[derive(Debug)]
@@ -46,6 +48,8 @@ struct Index {
     subscribers: Vec<Arc<DirtySet>>,
     /// Number of URIs, and of callers with other labels at one, that were added so far.
     additions: u64,
+    /// The spans of writes whose changes are not marked yet.
+    writes: WriteSpans,
 }
 
 /// A URI with interested streams.
@@ -76,6 +80,14 @@ impl Topic {
     pub(super) fn raise(&self, revision: Revision) {
         self.wanted.fetch_max(revision.0, Ordering::AcqRel);
         self.changed.notify_one();
+    }
+
+    /// Records the span of the write that made a revision.
+    pub(super) fn record_write(&self, revision: Revision, span: SpanContext) {
+        let mut index = self.index.lock();
+        if revision > self.seen() {
+            index.writes.add(revision, span);
+        }
     }
 
     pub(super) fn end(&self) {
@@ -194,7 +206,7 @@ impl Topic {
 
     /// Marks the affected subjects and records that every change up to `until` is marked.
     pub(super) fn mark(&self, effects: &Effects, until: Revision, timeline: u64) {
-        let index = self.index.lock();
+        let mut index = self.index.lock();
         if self.timeline() != timeline {
             return;
         }
@@ -204,12 +216,13 @@ impl Topic {
         if let Some(templates) = &effects.templates {
             index.mark_templated(templates);
         }
+        index.writes.end(until);
         self.seen.store(until.0, Ordering::Release);
     }
 
     /// Marks everything dirty for the callers of an audience, and records that every change up to `until` is marked.
     pub(super) fn mark_all(&self, audience: &Audience, until: Revision, timeline: u64) {
-        let index = self.index.lock();
+        let mut index = self.index.lock();
         if self.timeline() != timeline {
             return;
         }
@@ -217,6 +230,7 @@ impl Topic {
         for subscriber in &index.subscribers {
             subscriber.mark_all_of(audience, first);
         }
+        index.writes.end(until);
         self.seen.store(until.0, Ordering::Release);
     }
 
@@ -281,12 +295,25 @@ impl Index {
             Affected::ToolList => (&self.tool_list, Subject::ToolList),
             Affected::Resource(uri) => return self.mark_uri(recipients, revision, uri),
         };
-        mark_each(subscribers, recipients, &subject, revision);
+        self.mark_each(subscribers, recipients, &subject, revision);
     }
 
     fn mark_uri(&self, recipients: Recipients<'_>, revision: Revision, uri: &ResourceUri) {
         if let Some(UriEntry { watched, subscribers, .. }) = self.uris.get(uri.as_str()) {
-            mark_each(subscribers, recipients, &Subject::Resource(Arc::clone(watched)), revision);
+            self.mark_each(subscribers, recipients, &Subject::Resource(Arc::clone(watched)), revision);
+        }
+    }
+
+    fn mark_each(
+        &self,
+        subscribers: &[Arc<DirtySet>],
+        recipients: Recipients<'_>,
+        subject: &Subject,
+        revision: Revision,
+    ) {
+        let write = self.writes.of(revision);
+        for subscriber in subscribers {
+            subscriber.mark_of(recipients, subject, (revision, write));
         }
     }
 
@@ -323,16 +350,5 @@ impl Index {
                 None => self.mark_uris(recipients, *last, uris),
             }
         }
-    }
-}
-
-fn mark_each(
-    subscribers: &[Arc<DirtySet>],
-    recipients: Recipients<'_>,
-    subject: &Subject,
-    revision: Revision,
-) {
-    for subscriber in subscribers {
-        subscriber.mark_of(recipients, subject, revision);
     }
 }

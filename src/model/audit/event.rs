@@ -94,6 +94,13 @@ pub enum ActorKind {
     Operator,
 }
 
+impl ActorKind {
+    /// Whether the caller has a valid credential.
+    pub fn has_credential(self) -> bool {
+        !matches!(self, Self::Unknown | Self::Anybody)
+    }
+}
+
 impl From<CredentialKind> for ActorKind {
     fn from(kind: CredentialKind) -> Self {
         match kind {

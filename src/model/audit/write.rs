@@ -37,6 +37,11 @@ impl AuditedWrite {
         self.call.as_ref()
     }
 
+    /// Whether the write belongs to a call with a valid credential.
+    pub fn has_credential(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| call.event().actor.kind.has_credential())
+    }
+
     /// The status of the answer to a committed change.
     pub fn status(&self, created: bool) -> u16 {
         if created { self.created } else { self.changed }
