@@ -167,14 +167,18 @@ def generated(rendered):
 
 
 def dumped(objects):
-    # Kustomize manages these, not Helm.
-    objects = copy.deepcopy(objects)
+    # Kustomize manages these, not Helm, which has an order of its own.
+    objects = sorted(copy.deepcopy(objects), key=lambda one: (one["kind"], one["metadata"]["name"]))
     for one in objects:
         one["metadata"]["labels"].pop("app.kubernetes.io/managed-by")
     return NOTE + yaml.safe_dump_all(objects, sort_keys=False, width=110)
 
 
 def main():
+    if shutil.which("helm"):
+        subprocess.run(["helm", "lint", "--strict", "--quiet", str(CHART)], check=True)
+        version = subprocess.run(["helm", "version", "--template", "{{ .Version }}"], check=True, stdout=subprocess.PIPE, text=True)
+        print(f"rendered by Helm {version.stdout.strip()}, whose lint finds nothing")
     rendered = {}
     for case, given in CASES.items():
         rendered[case] = render(given)
