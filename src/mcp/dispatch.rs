@@ -45,7 +45,7 @@ impl Endpoint {
         let incoming = parse(body);
         let era = era::decide(&headers, &incoming);
         let version = era::named_version(&headers, &incoming);
-        request.classified(label_of(&incoming), era.era());
+        request.classified(label_of(incoming.as_ref()), era.era());
         if let Ok(incoming) = &incoming {
             request.read(incoming, named_or(version, era));
         }

@@ -211,7 +211,7 @@ impl Endpoint {
         request.body(bytes.len());
         let incoming = parse(&bytes);
         let era = era::decide(&request.headers, &incoming);
-        request.classified(label_of(&incoming), era.era());
+        request.classified(label_of(incoming.as_ref()), era.era());
         let free = match fault {
             Fault::RateLimited { .. } => cost_of(&self.options.costs, &incoming) == 0,
             _ => incoming.as_ref().is_ok_and(|incoming| calls_of(incoming) == 0),

@@ -9,14 +9,16 @@ use super::error::RpcError;
 use super::legacy;
 use super::modern::error::ModernError;
 use super::refusal::Refusal;
-use super::request::McpRequest;
+use super::request::{McpRequest, label_of};
 use super::version::ProtocolVersion;
 use super::wire::{RequestId, error_message, parse, result_pieces};
 use crate::http::body::Body;
 use crate::http::problem;
 use crate::http::refusals;
 use crate::model::fault::Fault;
+use crate::model::method::Method;
 use crate::quota::limits;
+use crate::telemetry::span;
 
 /// The form in which a request is answered when it fails: its dialect, its revision and its id.
 pub(super) struct Reply<'a> {
@@ -26,13 +28,17 @@ pub(super) struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// For a refused request, from the part of its body that was read.
+    /// For a refused request, from the part of its body that was read. Without one, the log has the method that the header
+    /// names.
     fn refusal(request: &mut McpRequest<'_>, body: &'a [u8]) -> Self {
         let headers = McpHeaders::read(&request.parts.headers);
         let incoming = parse(body);
         let (era, version) = (era::decide(&headers, &incoming), era::named_version(&headers, &incoming));
         if let Ok(incoming) = &incoming {
             request.read(incoming, version);
+            span::record_method(label_of(Ok(incoming)).as_str());
+        } else if let Some(method) = headers.method.value().and_then(Method::parse) {
+            span::record_method(method.name());
         }
         let id = match incoming {
             Ok(incoming) => incoming.id(),

@@ -258,7 +258,7 @@ impl<'a> ClientInfo<'a> {
 }
 
 /// The label of a body in metrics.
-pub(super) fn label_of(incoming: &Result<Incoming<'_>, Rejected<'_>>) -> MethodLabel {
+pub(super) fn label_of(incoming: Result<&Incoming<'_>, &Rejected<'_>>) -> MethodLabel {
     match incoming {
         Ok(Incoming::Message(Message::Request(request))) => request.method.known().into(),
         Ok(Incoming::Batch(_)) => MethodLabel::Batch,

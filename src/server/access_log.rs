@@ -14,6 +14,7 @@ use time::macros::format_description;
 use crate::config::AccessLog;
 use crate::http::body::Body;
 use crate::model::client_address::ClientAddress;
+use crate::model::fault::Outcome;
 
 const TIME: &[FormatItem<'_>] =
     format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");
@@ -27,6 +28,8 @@ pub(super) struct AccessEntry<'a> {
     pub(super) client: ClientAddress,
     /// The request without its body.
     pub(super) parts: &'a Parts,
+    /// How it ended, if it passed the checks of a surface.
+    pub(super) outcome: Option<Outcome>,
     /// Its answer.
     pub(super) response: &'a Response<Body>,
 }
@@ -49,6 +52,7 @@ impl AccessEntry<'_> {
             status = self.response.status().as_u16(),
             duration_us,
             client = %self.client,
+            outcome = self.outcome.map(Outcome::as_str),
             bytes = self.response.body().size_hint().exact(),
             "request answered"
         );

@@ -86,6 +86,7 @@ impl Gateway {
                 // The access log.
                 let access_log = self.options.access_log;
                 let began = (access_log != AccessLog::Off).then(Instant::now);
+                let mut outcome = None;
                 let response = 'answered: {
                     // The number of headers: of HTTP/2, since hyper counts those of HTTP/1.1 as it reads them.
                     if parts.version == Version::HTTP_2 && parts.headers.len() > self.options.most_headers {
@@ -129,6 +130,7 @@ impl Gateway {
                         if let Some(tracer) = tracer {
                             exchange.trace(tracer, arrival, &response);
                         }
+                        outcome = exchange.outcome(&response);
                         (response, source.ok().and_then(|RequestSource { origin, .. }| origin))
                     };
                     // The headers of the answer: those of the surface, then CORS.
@@ -144,7 +146,7 @@ impl Gateway {
                 };
                 if let Some(began) = began {
                     let client = self.options.proxies.client(peer, &parts.headers);
-                    let entry = AccessEntry { began, client, parts, response: &response };
+                    let entry = AccessEntry { began, client, parts, outcome, response: &response };
                     entry.write(access_log, || self.surfaces.recorder.audit().now());
                 }
                 response

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, StatusCode};
 use hyper::body::{Body as _, Incoming};
 
 use super::admin_call::AdminCall;
@@ -17,7 +17,7 @@ use crate::http::request_trace::Answered;
 use crate::identity::AccessMemo;
 use crate::mcp::reply;
 use crate::mcp::request::McpRequest;
-use crate::model::fault::Fault;
+use crate::model::fault::{Fault, Outcome};
 use crate::server::compression::compress;
 use crate::server::routes::mcp_agent;
 use crate::telemetry::span;
@@ -77,6 +77,22 @@ impl Exchange<'_> {
             Self::Admin(call) => Box::pin(call.record(arrival, response)).await,
             Self::Document(_) => {}
         }
+    }
+
+    /// How the request ended; `None` for a document of the gateway itself.
+    pub(super) fn outcome(&self, response: &Response<Body>) -> Option<Outcome> {
+        let by_status =
+            (response.status() == StatusCode::METHOD_NOT_ALLOWED).then_some(Outcome::MethodNotAllowed);
+        let by_surface = match self {
+            Self::Mcp(call) => Some(call.request.context.event.outcome),
+            Self::Admin(call) => {
+                let mut outcome = response.extensions().get().copied();
+                call.with_context(|context| outcome = outcome.or(Some(context.event.outcome)));
+                outcome
+            }
+            Self::Document(_) => None,
+        };
+        by_surface.map(|outcome| by_status.unwrap_or(outcome))
     }
 
     /// Exports the trace of the request, if it is sampled.
