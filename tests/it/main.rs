@@ -12,6 +12,7 @@ mod architecture;
 mod audit;
 mod backups;
 mod bad_input;
+mod balancers;
 mod cache_budget;
 mod commands;
 mod config;
