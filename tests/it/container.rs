@@ -1,7 +1,12 @@
 //! The Dockerfile and `deploy/` agree with the gateway and the workspace.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
+
+use serde_json::{Value, json};
 
 const DOCKERFILE: &str = include_str!("../../Dockerfile");
 const COMPOSE: &str = include_str!("../../deploy/compose.yaml");
@@ -98,6 +103,72 @@ fn load_balancers_name_the_replicas_of_compose_and_are_trusted() {
     assert!(COMPOSE.contains(&format!("\n    WAGGLE_SERVER__TRUSTED_PROXIES: \"{address}\"\n")), "{address}");
 }
 
+/// What load balancers answer while no replica does, as the gateway would: in the problem document of the administration API,
+/// and in an error of the protocol with the gateway's code.
+#[test]
+fn load_balancers_answer_for_absent_replicas_as_the_gateway_does() {
+    let codes = String::from_utf8(
+        Command::new(env!("CARGO_BIN_EXE_waggle")).env_clear().arg("errors").output().unwrap().stdout,
+    );
+    let codes = codes.unwrap();
+    let row = codes.lines().find(|line| line.starts_with("| `unavailable` |")).unwrap();
+    for configuration in BALANCERS {
+        let texts = configuration.split('\'').skip(1).step_by(2).filter(|text| text.starts_with('{'));
+        let answers: Vec<Value> = texts.map(|text| serde_json::from_str(text).unwrap()).collect();
+        let problems: Vec<_> = answers.iter().filter(|answer| answer["title"].is_string()).collect();
+        let unavailable = json!({
+            "type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": "no replica answered",
+            "code": "unavailable",
+        });
+        assert!(problems.contains(&&unavailable), "{problems:?}");
+        let [error] = answers.iter().filter(|answer| answer["jsonrpc"] == "2.0").collect::<Vec<_>>()[..]
+        else {
+            panic!("{answers:?}")
+        };
+        let code = error["error"]["code"].to_string();
+        assert!(row.contains(&code) && error["id"].is_null(), "{row}: {error}");
+        assert_eq!(configuration.matches("application/problem+json").count(), problems.len());
+    }
+}
+
+/// Runs `deploy/generate-env` with a program in the place of docker.
+fn generate_env(folder: &Path, engine: &str, arguments: &[&str]) -> (bool, String, String) {
+    let program = folder.join("engine");
+    fs::write(&program, format!("#!/bin/sh\n{engine}\n")).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/generate-env");
+    let output =
+        Command::new(script).args(arguments).current_dir(folder).env("ENGINE", &program).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn environment_of_compose_is_written_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(".env");
+    let (made, _, error) = generate_env(folder.path(), "exit 125", &[".env"]);
+    assert!(!made && error.contains("does not run; build it first") && !file.exists(), "{error}");
+
+    let key = format!("echo {}", FILLED_IN[2].1);
+    let (made, printed, error) = generate_env(folder.path(), &key, &[".env"]);
+    assert_eq!((made, printed.as_str(), error.as_str()), (true, "", ""));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(&file).unwrap();
+    let given = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let given: BTreeMap<_, _> = given.map(|line| line.split_once('=').unwrap()).collect();
+    assert_eq!(given.keys().copied().collect::<BTreeSet<_>>(), FILLED_IN.map(|(name, _)| name).into());
+    assert!(given.values().all(|value| value.len() >= 48), "{given:?}");
+
+    // Secrets that are in use are not replaced.
+    let (made, _, error) = generate_env(folder.path(), &key, &[".env"]);
+    assert!(!made && error.contains(".env exists"), "{error}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    // An empty file is what a failed redirection leaves.
+    fs::write(&file, "").unwrap();
+    assert!(generate_env(folder.path(), &key, &[".env"]).0);
+}
+
 #[test]
 fn settings_of_kubernetes_are_valid() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +179,7 @@ fn settings_of_kubernetes_are_valid() {
     // What mounts and secrets hold there.
     let held = |name: &str, text: &str| {
         let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
+        fs::write(&path, text).unwrap();
         path.display().to_string()
     };
     let (settings, keys) = (held("waggle.toml", "# None."), held("operator-keys", FILLED_IN[2].1));
@@ -139,4 +210,22 @@ fn settings_of_the_package_are_valid() {
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let expected = ("the settings are valid\n".to_owned(), String::new());
     assert_eq!((text(output.stdout), text(output.stderr)), expected);
+}
+
+/// systemd finds nothing in the unit that it does not know, where it is installed.
+#[test]
+fn unit_of_the_package_is_understood_by_systemd() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = include_str!("../../deploy/package/waggle.service");
+    assert!(unit.contains("ExecStart=/usr/bin/waggle serve"));
+    let file = folder.path().join("waggle.service");
+    fs::write(&file, unit.replace("/usr/bin/waggle", env!("CARGO_BIN_EXE_waggle"))).unwrap();
+    let Ok(output) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output() else {
+        eprintln!("systemd-analyze is not installed");
+        return;
+    };
+    // Other units of this machine may have faults of their own.
+    let found = String::from_utf8(output.stderr).unwrap();
+    let own: Vec<_> = found.lines().filter(|line| line.contains("waggle")).collect();
+    assert!(own.is_empty(), "{own:?}");
 }
