@@ -102,6 +102,8 @@ pub(super) struct ListParams {
 pub(super) struct AgentView {
     #[schema(value_type = String)]
     id: Slug,
+    /// Its identity, which audit rows and traces have; an agent with the same id that is created later has another.
+    uuid: Uuid,
     #[schema(value_type = String)]
     tenant: Slug,
     name: String,
@@ -123,6 +125,7 @@ impl From<Agent> for AgentView {
     fn from(agent: Agent) -> Self {
         Self {
             id: agent.slug,
+            uuid: agent.uid.0,
             tenant: agent.tenant_slug,
             name: agent.description.name,
             title: agent.description.title,

@@ -24,6 +24,7 @@ use super::openapi::Problems;
 use super::page::{Items, PageParams};
 use super::services::{Admin, Answer, App};
 use crate::audit::AuditRecorder;
+use crate::http::request_id::is_request_id;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::encoding;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow};
@@ -47,6 +48,8 @@ pub(super) struct AuditQuery {
     method: Option<String>,
     /// `ok`, or the name of the error.
     outcome: Option<String>,
+    /// The id of the request: the `X-Request-Id` of its answer.
+    request: Option<String>,
     /// Not before this time (RFC 3339).
     from: Option<String>,
     /// Before this time (RFC 3339).
@@ -123,6 +126,7 @@ async fn filter(app: &Admin, authority: &Authority, query: &AuditQuery) -> Resul
         key: query.key.map(KeyId),
         method: query.method.as_deref().map(|method| encoding::line(method).into_owned()),
         outcome: outcome(query.outcome.as_deref())?,
+        request: request(query.request.as_deref())?,
         from: time("from", query.from.as_deref())?,
         to: time("to", query.to.as_deref())?,
         ..AuditFilter::default()
@@ -146,6 +150,15 @@ fn outcome(name: Option<&str>) -> Result<Option<String>, Fault> {
             "unknown outcome: {}; expected ok, the name of a failure such as unauthenticated, or ended:shutdown",
             shortened(name)
         ))),
+        known => Ok(known.map(str::to_owned)),
+    }
+}
+
+fn request(id: Option<&str>) -> Result<Option<String>, Fault> {
+    match id {
+        Some(id) if !is_request_id(id.as_bytes()) => Err(Fault::invalid_params(
+            "request is not the id of a request: expected 1 to 128 visible ASCII characters",
+        )),
         known => Ok(known.map(str::to_owned)),
     }
 }

@@ -64,6 +64,9 @@ pub(super) struct Update {
 pub(super) struct TenantView {
     #[schema(value_type = String)]
     id: Slug,
+    /// Its identity, which logs, metrics, traces and audit rows have; a tenant with the same id that is created later has
+    /// another.
+    uuid: Uuid,
     name: String,
     /// The maximum age of its keys, in days; `null`: unlimited.
     #[schema(minimum = 1, maximum = 3650)]
@@ -82,6 +85,7 @@ impl From<Tenant> for TenantView {
     fn from(tenant: Tenant) -> Self {
         Self {
             id: tenant.slug,
+            uuid: tenant.uid.0,
             name: tenant.name,
             max_key_age_days: tenant.max_key_age.map(KeyAge::days),
             limits: tenant.limits,

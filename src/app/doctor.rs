@@ -4,13 +4,14 @@ mod files;
 
 use std::fs;
 
+use serde::Deserialize;
 use time::OffsetDateTime;
 use x509_parser::pem::Pem;
 
 use super::check::{UsedAddress, check};
 use super::diagnosis::Diagnosis;
 use super::embedded::existing_database;
-use super::probe::{get, local_url};
+use super::probe::{get, get_up_to, local_url};
 use crate::config::Settings;
 use crate::model::sources::Sources;
 use crate::store::Store;
@@ -26,8 +27,21 @@ const LONG_TRANSACTION: f64 = 300.0;
 const SLOW_NOTIFICATION: u128 = 100;
 /// The days before its expiry at which a certificate is reported.
 const EXPIRES_SOON: i64 = 21;
+/// The seconds since the change feed was last proven current from which it is not.
+const MOST_LAG: f64 = 1.0;
+/// Bytes of the answers of a gateway to `/readyz` and to `/metrics`: more than they have.
+const MOST_READINESS: usize = 4 << 10;
+const MOST_METRICS: usize = 8 << 20;
 /// The share of the server's connections in use from which replicas may fail to connect, in percent.
 const MOST_CONNECTIONS: i32 = 80;
+
+/// The body of `/readyz`.
+#[derive(Default, Deserialize)]
+struct Readiness {
+    /// Why it is not ready, or degraded.
+    #[serde(default)]
+    reasons: Vec<String>,
+}
 
 /// Checks files, ports, the database, certificates, issuers and the gateway that may be running.
 pub async fn diagnose(settings: &Settings) -> Diagnosis {
@@ -46,7 +60,7 @@ pub async fn diagnose(settings: &Settings) -> Diagnosis {
     if settings.database.url.is_none() && running {
         found.ok("database", "embedded, in use by the running gateway, which reports its state");
     } else {
-        check_database(&mut found, settings).await;
+        check_database(&mut found, settings, running).await;
     }
     check_public_url(&mut found, settings, running).await;
     check_issuers(&mut found, settings).await;
@@ -65,8 +79,17 @@ async fn check_gateway(found: &mut Diagnosis, settings: &Settings, in_use: &[Use
         found.fail("gateway", message, "stop that program or change server.listen");
         return false;
     }
-    match get(&format!("{}/readyz", local_url(&settings.server, listen)), true).await {
-        Ok((200, _)) => found.ok("gateway", format!("ready at {listen}")),
+    let ready =
+        get_up_to(MOST_READINESS, &format!("{}/readyz", local_url(&settings.server, listen)), true).await;
+    match ready {
+        Ok((200, body)) => {
+            let reasons = serde_json::from_slice::<Readiness>(&body).unwrap_or_default().reasons.join(", ");
+            let message = format!("ready at {listen}");
+            let degraded = !reasons.is_empty();
+            let message = if degraded { format!("{message}, degraded: {reasons}") } else { message };
+            found.judge("gateway", degraded, message, "docs/troubleshooting.md says what each reason means");
+            check_feed(found, settings).await;
+        }
         Ok((status, _)) => {
             found.fail(
                 "gateway",
@@ -83,6 +106,23 @@ async fn check_gateway(found: &mut Diagnosis, settings: &Settings, in_use: &[Use
         }
     }
     true
+}
+
+/// Whether the running gateway knows that it is current, by its metrics, where they are served to this machine.
+async fn check_feed(found: &mut Diagnosis, settings: &Settings) {
+    let listen = settings.admin.listen.unwrap_or(settings.server.listen);
+    let url = format!("{}/metrics", local_url(&settings.server, listen));
+    let Ok((200, metrics)) = get_up_to(MOST_METRICS, &url, true).await else { return };
+    let metrics = String::from_utf8_lossy(&metrics);
+    let mut lag = metrics.lines().filter_map(|line| line.strip_prefix("waggle_feed_unproven_seconds "));
+    let Some(lag) = lag.next().and_then(|seconds| seconds.trim().parse::<f64>().ok()) else { return };
+    let message = if lag.is_finite() {
+        format!("proven current {lag:.1} s ago")
+    } else {
+        "not proven current since the start".to_owned()
+    };
+    let remedy = "each answer waits for a sweep of the database; its log says why LISTEN or sweeps fail";
+    found.judge("change feed", lag > MOST_LAG, message, remedy);
 }
 
 fn check_certificate(found: &mut Diagnosis, settings: &Settings) {
@@ -104,7 +144,7 @@ fn expiry(pem: &[u8]) -> Option<OffsetDateTime> {
     Some(first.parse_x509().ok()?.validity().not_after.to_datetime())
 }
 
-async fn check_database(found: &mut Diagnosis, settings: &Settings) {
+async fn check_database(found: &mut Diagnosis, settings: &Settings, running: bool) {
     let (options, embedded) = match existing_database(settings).await {
         Ok(database) => database,
         Err(error) => {
@@ -117,7 +157,7 @@ async fn check_database(found: &mut Diagnosis, settings: &Settings) {
     };
     let store = Store::new(options);
     match store.facts().await {
-        Ok(facts) => check_facts(found, &facts),
+        Ok(facts) => check_facts(found, &facts, running),
         Err(error) => {
             let message = format!("{}: {error}", store.location());
             found.fail("database", message, "see docs/troubleshooting.md");
@@ -133,7 +173,7 @@ async fn check_database(found: &mut Diagnosis, settings: &Settings) {
     }
 }
 
-fn check_facts(found: &mut Diagnosis, facts: &DatabaseFacts) {
+fn check_facts(found: &mut Diagnosis, facts: &DatabaseFacts, running: bool) {
     let DatabaseFacts { version, role, encoding, max_connections, connections, .. } = facts;
     if facts.version_number < OLDEST_POSTGRES {
         found.fail("database", format!("PostgreSQL {version}"), "use PostgreSQL 14 or newer");
@@ -159,6 +199,11 @@ fn check_facts(found: &mut Diagnosis, facts: &DatabaseFacts) {
         format!("{skew:+.3} s from this machine's"),
         remedy,
     );
+    // That each is ready is checked with the settings of each.
+    let replicas = facts.replicas;
+    let message = format!("{replicas} listening for changes");
+    let remedy = "the running gateway uses another database, or its log says why it does not listen";
+    found.judge("database replicas", running && replicas == 0, message, remedy);
     let many = connections.saturating_mul(100) > max_connections.saturating_mul(MOST_CONNECTIONS);
     let message = format!("{connections} of {max_connections} in use");
     found.judge(

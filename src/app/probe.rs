@@ -27,9 +27,14 @@ pub(super) async fn is_gateway(url: &str) -> bool {
     get(&format!("{url}/healthz"), true).await.is_ok_and(|(_, body)| body == ALIVE)
 }
 
-/// The status and the body of a GET. A local server is trusted with any certificate, since none is valid for its address, and
-/// the request has no secrets.
+/// The status of a GET, and so much of the body that a gateway is recognized.
 pub(super) async fn get(url: &str, local: bool) -> Result<(u16, Vec<u8>), String> {
+    get_up_to(ALIVE.len(), url, local).await
+}
+
+/// The status and the body of a GET, of which about `most` bytes are read. A local server is trusted with any certificate, since none is valid for its address, and
+/// the request has no secrets.
+pub(super) async fn get_up_to(most: usize, url: &str, local: bool) -> Result<(u16, Vec<u8>), String> {
     let builder = reqwest::Client::builder().timeout(TIMEOUT).redirect(Policy::none());
     let builder = if local {
         builder.no_proxy().tls_danger_accept_invalid_certs(true).tls_certs_only([])
@@ -42,8 +47,7 @@ pub(super) async fn get(url: &str, local: bool) -> Result<(u16, Vec<u8>), String
     let sent = async {
         let mut answer = builder.build()?.get(url).send().await?;
         let (status, mut body) = (answer.status().as_u16(), Vec::new());
-        // No more than it takes to recognize a gateway.
-        while body.len() <= ALIVE.len()
+        while body.len() <= most
             && let Some(chunk) = answer.chunk().await?
         {
             body.extend_from_slice(&chunk);

@@ -127,6 +127,11 @@ impl EventQueue {
         !state.suspended && state.count < self.capacity
     }
 
+    /// The maximum number of events.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     pub(super) fn len(&self) -> usize {
         self.state.lock().count
     }

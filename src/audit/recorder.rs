@@ -183,6 +183,11 @@ impl AuditRecorder {
         self.store.audit_rows(filter, after, limit).await
     }
 
+    /// The maximum number of events in the queue.
+    pub fn capacity(&self) -> usize {
+        self.queue.capacity()
+    }
+
     /// The counters of this process.
     pub fn stats(&self) -> AuditStats {
         // The queue first: what is taken from it meanwhile is pending.

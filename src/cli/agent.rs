@@ -24,6 +24,7 @@ const KIND: Kind = Kind {
         ("ACCESS", "access", Cell::Text),
         ("ENABLED", "enabled", Cell::Text),
         ("CREATED", "createdAt", Cell::Age),
+        ("UUID", "uuid", Cell::Text),
     ],
 };
 

@@ -14,6 +14,7 @@ use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
 use super::admin::{Admin, Request};
+use super::format::{cell, shortened};
 use super::output::{Failure, print, print_piece};
 use super::progress::Verbosity;
 use super::sources::Sources;
@@ -28,6 +29,18 @@ const POLL: Duration = Duration::from_secs(1);
 const PAGE: u32 = 500;
 /// Rows that `tail` remembers as printed: more than one page, since rows may arrive late.
 const REMEMBERED: usize = 10_000;
+/// The columns of the table of `tail`: heading, member of the row, and width, which a longer value exceeds, since later rows
+/// are not known when the first is printed.
+const COLUMNS: [(&str, &str, usize); 8] = [
+    ("AT", "at", 27),
+    ("STATUS", "status", 6),
+    ("OUTCOME", "outcome", 18),
+    ("METHOD", "method", 34),
+    ("AGENT", "agent", 12),
+    ("SUBJECT", "subject", 26),
+    ("CLIENT", "client", 15),
+    ("REQUEST", "requestId", 32),
+];
 
 #[derive(Subcommand)]
 pub(super) enum Audit {
@@ -70,8 +83,43 @@ pub(super) struct Tail {
     /// The number of rows to begin with.
     #[arg(short, long, value_name = "ROWS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=500))]
     lines: u32,
+    /// The format of the output.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table")]
+    output: TailFormat,
     #[command(flatten)]
     filter: Filter,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TailFormat {
+    /// Columns for people.
+    Table,
+    /// The whole rows, each as a line of JSON.
+    Json,
+}
+
+impl TailFormat {
+    /// What is printed before the first row.
+    fn head(self) -> String {
+        match self {
+            Self::Table => columns(|(heading, ..)| heading.to_owned()),
+            Self::Json => String::new(),
+        }
+    }
+
+    /// A row as a line.
+    fn line(self, row: &Value) -> String {
+        match self {
+            Self::Table => columns(|(_, member, _)| shortened(&cell(&row[member]))),
+            Self::Json => format!("{row}\n"),
+        }
+    }
+}
+
+/// A line of the table, each cell padded to its width.
+fn columns(cell: impl Fn((&'static str, &'static str, usize)) -> String) -> String {
+    let cells = COLUMNS.map(|column| format!("{:<width$}", cell(column), width = column.2));
+    format!("{}\n", cells.join("  ").trim_end())
 }
 
 #[derive(Args)]
@@ -107,6 +155,9 @@ struct Filter {
     /// One outcome.
     #[arg(long)]
     outcome: Option<String>,
+    /// One request, by the `X-Request-Id` of its answer.
+    #[arg(long, value_name = "ID")]
+    request: Option<String>,
     /// Not before this time.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
@@ -213,6 +264,9 @@ impl Tail {
         // With --follow, older rows of the first page are remembered and not printed.
         let limit = if self.follow { PAGE } else { self.lines };
         let mut printed = self.lines as usize;
+        if print_piece(self.output.head().as_bytes())?.is_break() {
+            return Ok(());
+        }
         loop {
             let mut rows = self.page(admin, limit)?;
             rows.retain(|row| row["requestId"] != id);
@@ -221,7 +275,7 @@ impl Tail {
             for (nth, row) in rows.into_iter().enumerate() {
                 let new =
                     known.insert((row["at"].to_string(), row["chain"].to_string(), row["seq"].as_i64()));
-                if new && nth >= skipped && print_piece(format!("{row}\n").as_bytes())?.is_break() {
+                if new && nth >= skipped && print_piece(self.output.line(&row).as_bytes())?.is_break() {
                     return Ok(());
                 }
                 while known.len() > REMEMBERED {
@@ -259,9 +313,9 @@ impl Export {
 impl Filter {
     /// The query, beginning with `&`.
     fn query(&self) -> String {
-        let Self { agent, tenant, key, method, outcome, from, to } = self;
-        let names = ["agent", "tenant", "key", "method", "outcome", "from", "to"];
-        let values = [agent, tenant, key, method, outcome, from, to];
+        let Self { agent, tenant, key, method, outcome, request, from, to } = self;
+        let names = ["agent", "tenant", "key", "method", "outcome", "request", "from", "to"];
+        let values = [agent, tenant, key, method, outcome, request, from, to];
         let mut query = Serializer::new(String::new());
         for (name, value) in names.iter().zip(values) {
             if let Some(value) = value {

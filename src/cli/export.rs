@@ -19,7 +19,7 @@ use super::sources::Sources;
 use crate::model::ids::Slug;
 
 /// Members of answers that are no members of documents: what the gateway adds.
-const ADDED: [&str; 3] = ["createdAt", "state", "lastError"];
+const ADDED: [&str; 4] = ["uuid", "createdAt", "state", "lastError"];
 
 #[derive(Args)]
 pub(super) struct Export {

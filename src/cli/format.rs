@@ -154,7 +154,7 @@ fn table(kind: &Kind, items: &[Box<RawValue>]) -> Result<String, Failure> {
 }
 
 /// A value as text: lists with commas between.
-fn cell(value: &Value) -> String {
+pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -164,7 +164,7 @@ fn cell(value: &Value) -> String {
 }
 
 /// The first line of a text, without control characters.
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let mut printable = line.chars().filter(|character| !character.is_control());
     let mut short: String = printable.by_ref().take(MOST_CHARACTERS).collect();

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use reqwest::Client;
@@ -14,12 +14,17 @@ use super::sources::Sources;
 use crate::config::{PublicUrl, Purpose, Server};
 
 const DEADLINE: Duration = Duration::from_secs(2);
+/// The interval at which a gateway that is not ready is asked again.
+const POLL: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 pub(super) struct Health {
     /// The URL of the gateway; default: that of the settings.
     #[arg(long, value_parser = PublicUrl::parse)]
     url: Option<PublicUrl>,
+    /// Wait up to so many seconds until it is ready.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    wait: u64,
 }
 
 impl Health {
@@ -32,7 +37,8 @@ impl Health {
             local_url(&server, server.listen)?
         };
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-        let answer = runtime.block_on(ask(&format!("{url}/readyz"), local));
+        let until = Instant::now() + Duration::from_secs(self.wait);
+        let answer = runtime.block_on(ask_until(until, &format!("{url}/readyz"), local));
         // Does not wait for a DNS look-up that is still running.
         runtime.shutdown_background();
         answer?;
@@ -51,6 +57,17 @@ pub(super) fn local_url(server: &Server, listen: SocketAddr) -> Result<PublicUrl
         ip => ip,
     };
     Ok(server.url_of(SocketAddr::new(ip, listen.port())))
+}
+
+/// Asks until the gateway is ready, or `until`.
+async fn ask_until(until: Instant, url: &str, local: bool) -> Result<(), Failure> {
+    loop {
+        let answer = ask(url, local).await;
+        if answer.is_ok() || Instant::now() + POLL >= until {
+            return answer;
+        }
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 async fn ask(url: &str, local: bool) -> Result<(), Failure> {

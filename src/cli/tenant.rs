@@ -13,7 +13,12 @@ use super::sources::Sources;
 const KIND: Kind = Kind {
     name: "tenant",
     key: "id",
-    columns: &[("ID", "id", Cell::Text), ("NAME", "name", Cell::Text), ("CREATED", "createdAt", Cell::Age)],
+    columns: &[
+        ("ID", "id", Cell::Text),
+        ("NAME", "name", Cell::Text),
+        ("CREATED", "createdAt", Cell::Age),
+        ("UUID", "uuid", Cell::Text),
+    ],
 };
 
 /// Who owns agents.

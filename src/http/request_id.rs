@@ -32,7 +32,7 @@ impl RequestIds {
 
     /// The id of the request if it is 1 to 128 visible ASCII characters; else a generated one.
     pub fn of(&self, headers: &HeaderMap) -> HeaderValue {
-        let theirs = headers.get(X_REQUEST_ID).filter(|id| is_good(id.as_bytes()));
+        let theirs = headers.get(X_REQUEST_ID).filter(|id| is_request_id(id.as_bytes()));
         theirs.cloned().unwrap_or_else(|| self.ours())
     }
 
@@ -45,7 +45,8 @@ impl RequestIds {
     }
 }
 
-fn is_good(id: &[u8]) -> bool {
+/// Whether this can be the id of a request: 1 to 128 visible ASCII characters.
+pub fn is_request_id(id: &[u8]) -> bool {
     (1..=128).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
 }
 
@@ -53,7 +54,7 @@ fn is_good(id: &[u8]) -> bool {
 mod tests {
     use std::collections::HashSet;
 
-    use super::{RequestIds, is_good};
+    use super::{RequestIds, is_request_id};
     use crate::model::sources::SystemRandom;
 
     #[test]
@@ -68,7 +69,9 @@ mod tests {
 
     #[test]
     fn only_short_visible_ids_are_echoed() {
-        assert!(is_good(b"a") && is_good(&[b'~'; 128]));
-        assert!(!is_good(b"") && !is_good(&[b'a'; 129]) && !is_good(b"a b") && !is_good("ä".as_bytes()));
+        assert!(is_request_id(b"a") && is_request_id(&[b'~'; 128]));
+        for bad in [&b""[..], &[b'a'; 129], b"a b", "ä".as_bytes()] {
+            assert!(!is_request_id(bad));
+        }
     }
 }

@@ -1,11 +1,15 @@
-//! The last uses of keys until they are written to the database, and the number of keys that expire soon.
+//! The last uses of keys until they are written to the database, and the keys that expire soon: their number, and which of
+//! them the log has named.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use dashmap::DashMap;
+use parking_lot::Mutex;
 use time::OffsetDateTime;
 
 use crate::model::ids::KeyId;
+use crate::store::keys::ExpiringKey;
 
 /// The maximum number of keys recorded between two writes; further uses are not recorded.
 const MOST_KEYS: usize = 100_000;
@@ -16,11 +20,13 @@ pub(super) struct KeyActivity {
     uses: DashMap<KeyId, OffsetDateTime>,
     /// -1 until counted.
     expiring: AtomicI64,
+    /// Those that the log has named, with the expiry that it has named.
+    named: Mutex<HashSet<(KeyId, OffsetDateTime)>>,
 }
 
 impl Default for KeyActivity {
     fn default() -> Self {
-        Self { uses: DashMap::new(), expiring: AtomicI64::new(-1) }
+        Self { uses: DashMap::new(), expiring: AtomicI64::new(-1), named: Mutex::default() }
     }
 }
 
@@ -41,6 +47,14 @@ impl KeyActivity {
     /// Sets how many keys expire soon.
     pub(super) fn set_expiring(&self, count: i64) {
         self.expiring.store(count, Ordering::Relaxed);
+    }
+
+    /// Those of the keys that expire soon which were not among the previous ones.
+    pub(super) fn not_named(&self, keys: Vec<ExpiringKey>) -> Vec<ExpiringKey> {
+        let identified = |key: &ExpiringKey| (key.key, key.expires_at);
+        let current = keys.iter().map(identified).collect();
+        let previous = std::mem::replace(&mut *self.named.lock(), current);
+        keys.into_iter().filter(|key| !previous.contains(&identified(key))).collect()
     }
 
     /// How many keys expire soon; `None` until counted.

@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
+use time::format_description::well_known::Rfc3339;
 use tokio_util::sync::CancellationToken;
 
 use super::Identity;
 use crate::store::StoreError;
 use crate::store::horizon::Horizon;
+use crate::store::keys::ExpiringKey;
 
 /// The interval at which last uses are written; they are recorded to the minute.
 const WRITE_USES_EVERY: Duration = Duration::from_secs(20);
 /// The interval at which the keys that expire soon are counted.
 const COUNT_EVERY: Duration = Duration::from_mins(1);
+/// How many keys that expire soon the log names; the next ones follow when these have expired.
+const MOST_NAMED: i64 = 100;
 /// The time within which a key counts as expiring soon.
 const EXPIRES_SOON: time::Duration = time::Duration::days(14);
 
@@ -41,11 +45,17 @@ impl Identity {
         }
     }
 
-    /// Counts the keys that expire soon.
+    /// Counts the keys that expire soon, and names each once in the log.
     pub async fn count_expiring_keys(&self) {
         let now = self.sources.clock.now();
-        match self.store.keys_expiring(now, now + EXPIRES_SOON).await {
-            Ok(count) => self.key_activity.set_expiring(count),
+        match self.store.keys_expiring(now, now + EXPIRES_SOON, MOST_NAMED).await {
+            Ok((keys, count)) => {
+                self.key_activity.set_expiring(count);
+                for ExpiringKey { key, tenant, agent, expires_at } in self.key_activity.not_named(keys) {
+                    let expires_at = expires_at.format(&Rfc3339).unwrap_or_default();
+                    tracing::warn!(key_id = %key, %tenant, agent, expires_at, "key expires soon");
+                }
+            }
             Err(error) => tracing::debug!(%error, "expiring keys not counted; retried later"),
         }
     }

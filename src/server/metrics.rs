@@ -242,7 +242,7 @@ impl Metrics {
         let help = "Look-ups of keys in the database.";
         out.counter("waggle_key_look_ups_total", help, identity.key_look_ups);
         if let Some(expiring) = identity.expiring_keys {
-            let help = "Keys that expire within 14 days.";
+            let help = "Keys that expire within 14 days, except those with a successor that is valid for longer; the log names them.";
             out.gauge("waggle_keys_expiring", help, expiring);
         }
     }
@@ -305,7 +305,8 @@ impl Metrics {
     }
 
     fn audit(&self, out: &mut Exposition) {
-        let stats = self.services.recorder.audit().stats();
+        let audit = self.services.recorder.audit();
+        let stats = audit.stats();
         let help = "Audit events lost: the database was unreachable, and the spill file full or missing.";
         out.counter("waggle_audit_lost_total", help, stats.lost);
         let help = "Rows added to the audit log.";
@@ -318,6 +319,8 @@ impl Metrics {
         out.counter("waggle_audit_spill_damaged_total", help, stats.damaged);
         let help = "Audit events in memory only, neither in the log nor in a spill file.";
         out.gauge("waggle_audit_waiting", help, stats.waiting);
+        let help = "Events that may be queued (audit.queue); further ones are lost.";
+        out.gauge("waggle_audit_waiting_limit", help, audit.capacity());
         let help = "Seconds since the oldest of these events was made.";
         out.gauge("waggle_audit_oldest_seconds", help, stats.oldest.as_secs_f64());
         let help = "Bytes of spill files that are not in the audit log yet.";

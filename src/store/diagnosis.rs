@@ -34,6 +34,8 @@ pub struct DatabaseFacts {
     pub max_connections: i32,
     /// The number of connections in use.
     pub connections: i32,
+    /// The number of replicas that listen for changes in the database.
+    pub replicas: i32,
     /// The age in seconds of the oldest transaction of any database of the server.
     pub oldest_transaction: f64,
 }
@@ -53,6 +55,9 @@ impl Store {
                       current_setting('max_connections')::integer as "max_connections!",
                       (select count(*) from pg_stat_activity where backend_type = 'client backend')::integer
                           as "connections!",
+                      (select count(*) from pg_stat_activity
+                       where datname = current_database() and starts_with(application_name, 'waggle-feed/'))::integer
+                          as "replicas!",
                       (select coalesce(max(extract(epoch from clock_timestamp() - xact_start)), 0)
                        from pg_stat_activity where backend_type = 'client backend')::float8
                           as "oldest_transaction!"

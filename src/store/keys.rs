@@ -64,6 +64,19 @@ impl TryFrom<Row> for ApiKey {
     }
 }
 
+/// A key that expires soon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiringKey {
+    /// The key.
+    pub key: KeyId,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// The slug of its agent; `None` for an owner key.
+    pub agent: Option<String>,
+    /// When it expires, by its own setting.
+    pub expires_at: OffsetDateTime,
+}
+
 /// The columns that determine the grant of a key.
 pub(super) struct CredentialRow {
     pub(super) uid: Uuid,
@@ -114,19 +127,47 @@ fn scopes(stored: &[String]) -> Result<Vec<KeyScope>, StoreError> {
 }
 
 impl Store {
-    /// Number of keys valid now that expire until `by`.
-    pub async fn keys_expiring(&self, now: OffsetDateTime, by: OffsetDateTime) -> Result<i64, StoreError> {
-        self.read(async |connection| {
-            sqlx::query_scalar!(
-                r#"select count(*) as "count!" from api_keys
-                where revoked_at is null and expires_at > $1 and expires_at <= $2"#,
-                now,
-                by,
-            )
-            .fetch_one(connection)
-            .await
-        })
-        .await
+    /// The keys valid now that expire until `by`, except those whose successor is valid for longer: the first `limit` to
+    /// expire, and how many there are, up to 10,000.
+    pub async fn keys_expiring(
+        &self,
+        now: OffsetDateTime,
+        by: OffsetDateTime,
+        limit: i64,
+    ) -> Result<(Vec<ExpiringKey>, i64), StoreError> {
+        let rows = self
+            .read(async |connection| {
+                sqlx::query!(
+                    r#"select k.uid, k.tenant, a.slug as "agent?", k.expires_at as "expires_at!", count(*) over () as "count!"
+                    from (
+                        select uid, tenant, agent, principal, created_at, expires_at from api_keys
+                        where revoked_at is null and expires_at > $1 and expires_at <= $2
+                        order by expires_at limit 10000
+                    ) k
+                    left join agents a on a.uid = k.agent
+                    where not exists (
+                        select from api_keys s
+                        where s.tenant = k.tenant and (s.agent = k.agent or s.agent is null and k.agent is null)
+                        and s.principal = k.principal and s.created_at > k.created_at
+                        and s.revoked_at is null and (s.expires_at is null or s.expires_at > k.expires_at)
+                    )
+                    order by k.expires_at, k.uid limit $3"#,
+                    now,
+                    by,
+                    limit,
+                )
+                .fetch_all(connection)
+                .await
+            })
+            .await?;
+        let count = rows.first().map_or(0, |row| row.count);
+        let keys = rows.into_iter().map(|row| ExpiringKey {
+            key: KeyId(row.uid),
+            tenant: TenantId(row.tenant),
+            agent: row.agent,
+            expires_at: row.expires_at,
+        });
+        Ok((keys.collect(), count))
     }
 
     /// Reads a key.

@@ -57,6 +57,9 @@ async fn running_gateway_and_its_database_are_found_healthy() {
     assert_eq!(status_of(&checks, "gateway"), ("ok", format!("ready at {listen}").as_str()));
     assert_eq!(status_of(&checks, "server.public_url"), ("ok", format!("http://{listen} answers").as_str()));
     assert_eq!(status_of(&checks, "database schema"), ("ok", "current"));
+    let (feed, proven) = status_of(&checks, "change feed");
+    assert!(["ok", "warn"].contains(&feed) && proven.starts_with("proven current "), "{proven}");
+    assert_eq!(status_of(&checks, "database replicas"), ("ok", "1 listening for changes"));
     for name in ["settings", "database", "database clock"] {
         assert_eq!(status_of(&checks, name).0, "ok", "{checks:?}");
     }

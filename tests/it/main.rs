@@ -37,6 +37,7 @@ mod limits;
 mod memory;
 mod metrics_reference;
 mod migrations;
+mod monitoring;
 mod mounts;
 mod openapi;
 mod operations;

@@ -268,11 +268,108 @@ async fn access_log_has_one_line_for_each_request() {
     }
     let expected = json!({
         "level": "INFO", "target": "waggle::access", "message": "request answered", "status": 200,
-        "client": "127.0.0.1", "request_id": "r-7", "agent": "research", "method": "resources/list"
+        "outcome": "ok", "client": "127.0.0.1", "request_id": "r-7", "agent": "research", "method": "resources/list"
     });
     assert_eq!(line, expected);
     let made = log(&site).into_iter().find(|line| line["method"] == "POST /admin/v1/agents").unwrap();
     assert_eq!((&made["status"], &made["target"]), (&json!(201), &json!("waggle::access")));
+}
+
+#[tokio::test]
+async fn access_log_names_method_and_outcome_of_refused_requests() {
+    let site = Site::new().set("WAGGLE_LOG__ACCESS", "on").set("WAGGLE_LIMITS__BODY_BYTES", 2_048);
+    let _gateway = site.serve().await;
+    let key = site.tenant("acme", ["research".to_owned()]).await;
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"}).to_string();
+    let unknown = json!({"jsonrpc": "2.0", "id": 1, "method": "x/y"}).to_string();
+    let long = json!({"jsonrpc": "2.0", "id": "x".repeat(4_096), "method": "resources/list"}).to_string();
+    let (bad, good) = ("Bearer bak_x".to_owned(), format!("Bearer {key}"));
+    let cases: [(&str, &str, &str, &[(&str, &str)], &String, [&str; 2]); 7] = [
+        (
+            "r-1",
+            "POST",
+            "/research/mcp",
+            &[("authorization", &bad)],
+            &list,
+            ["resources/list", "unauthenticated"],
+        ),
+        ("r-2", "POST", "/absent/mcp", &[("authorization", &good)], &list, ["resources/list", "forbidden"]),
+        (
+            "r-3",
+            "POST",
+            "/research/mcp",
+            &[("authorization", &good)],
+            &unknown,
+            ["other", "method_not_found"],
+        ),
+        (
+            "r-4",
+            "POST",
+            "/research/mcp",
+            &[("authorization", &bad)],
+            &"{".to_owned(),
+            ["POST", "unauthenticated"],
+        ),
+        (
+            "r-5",
+            "POST",
+            "/research/mcp",
+            &[("authorization", &good), ("mcp-method", "resources/list")],
+            &long,
+            ["resources/list", "payload_too_large"],
+        ),
+        ("r-6", "PUT", "/research/mcp", &[("authorization", &good)], &list, ["other", "method_not_allowed"]),
+        (
+            "r-7",
+            "GET",
+            "/admin/v1/tenants",
+            &[("authorization", &bad)],
+            &String::new(),
+            ["GET /admin/v1/tenants", "unauthenticated"],
+        ),
+    ];
+    for (id, method, path, headers, body, [logged_method, outcome]) in cases {
+        let headers = [headers, &[("content-type", "application/json"), ("x-request-id", id)]].concat();
+        let answer = site.http.send(method, path, &headers, body.clone()).await;
+        assert!(answer.status.is_client_error() || answer.status.is_success(), "{id}: {}", answer.text());
+        let find = || log(&site).into_iter().find(|line| line["request_id"] == id);
+        eventually("the request is logged", async || find().is_some()).await;
+        let line = find().unwrap();
+        assert_eq!(
+            (&line["method"], &line["outcome"]),
+            (&json!(logged_method), &json!(outcome)),
+            "{id}: {line}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn rotated_keys_are_not_named_as_expiring() {
+    let site = Site::new();
+    let gateway = site.serve().await;
+    site.tenant("acme", ["a".to_owned()]).await;
+    let in_days = |days| {
+        let at = time::OffsetDateTime::now_utc() + time::Duration::days(days);
+        at.format(&time::format_description::well_known::Rfc3339).unwrap()
+    };
+    let make = async |days| {
+        let made = site.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": in_days(days)}))).await;
+        made.json()["id"].as_str().unwrap().to_owned()
+    };
+    let (expiring, rotated) = (make(5).await, make(100).await);
+    let path = format!("/keys/{rotated}/rotate");
+    assert_eq!(
+        site.admin("POST", &path, Some(json!({"graceSeconds": 3_600}))).await.status,
+        StatusCode::CREATED
+    );
+    assert_eq!(gateway.stop().await.code(), Some(0));
+    // The keys are counted at the start.
+    let _gateway = site.serve().await;
+    let named = logged(&site, "key expires soon").await;
+    let of = (&named["key_id"], &named["agent"], &named["level"]);
+    assert_eq!(of, (&json!(expiring), &json!("a"), &json!("WARN")));
+    assert!(named["tenant"].as_str().is_some_and(|id| id.parse::<uuid::Uuid>().is_ok()), "{named}");
+    assert_eq!(count(&site, "key expires soon"), 1);
 }
 
 #[tokio::test]

@@ -120,6 +120,8 @@ pub struct AuditFilter {
     pub method: Option<String>,
     /// Rows of one outcome.
     pub outcome: Option<String>,
+    /// Rows of one request.
+    pub request: Option<String>,
     /// Rows at or after this time.
     pub from: Option<OffsetDateTime>,
     /// Rows before this time.
@@ -129,8 +131,9 @@ pub struct AuditFilter {
 impl AuditFilter {
     /// Whether every row of the period matches.
     pub fn matches_every_row(&self) -> bool {
-        let Self { tenant, agent, key, method, outcome, from: _, to: _ } = self;
-        tenant.is_none() && agent.is_none() && key.is_none() && method.is_none() && outcome.is_none()
+        let Self { tenant, agent, key, method, outcome, request, from: _, to: _ } = self;
+        let by_id = tenant.is_some() || agent.is_some() || key.is_some() || request.is_some();
+        !by_id && method.is_none() && outcome.is_none()
     }
 }
 

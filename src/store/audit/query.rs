@@ -134,6 +134,7 @@ async fn select(
         and ($2::uuid[] is null or agent = any($2) or slug = $12)
         and ($3::uuid is null or key = $3) and ($4::text is null or method = $4)
         and ($5::text is null or outcome = $5)
+        and ($13::text is null or request = $13)
         and ($6::timestamptz is null or at >= $6) and ($7::timestamptz is null or at < $7)
         and ($8::timestamptz is null or (at, chain, seq) < ($8, $9::uuid, $10::bigint))
         order by at desc, chain desc, seq desc limit $11",
@@ -149,6 +150,7 @@ async fn select(
         after.map(|after| after.seq),
         limit,
         name,
+        filter.request,
     )
     .fetch_all(connection)
     .await?;

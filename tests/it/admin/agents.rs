@@ -13,7 +13,7 @@ async fn agent_is_created_read_updated_and_deleted() {
     let admin = async |method, path, body| normalized(&replica.admin(method, path, body).await);
 
     let plain = json!({
-        "id": "plain", "tenant": "acme", "name": "plain", "title": null, "instructions": null, "access": "key",
+        "id": "plain", "uuid": "<uuid>", "tenant": "acme", "name": "plain", "title": null, "instructions": null, "access": "key",
         "enabled": true, "tools": [], "createdAt": "<moment>",
     });
     let made = admin("POST", "/agents", Some(json!({"id": "plain", "tenant": "acme"}))).await;
@@ -26,6 +26,7 @@ async fn agent_is_created_read_updated_and_deleted() {
     let made = admin("POST", "/agents", Some(research.clone())).await;
     research["tools"] = json!([]);
     research["createdAt"] = json!("<moment>");
+    research["uuid"] = json!("<uuid>");
     assert_eq!(made, answered(201, Some(1), &research));
     assert_eq!(admin("GET", "/agents/research", None).await, answered(200, Some(1), &research));
     let all = json!({"items": [plain, research], "nextCursor": null});

@@ -11,16 +11,17 @@ async fn tenant_is_created_read_renamed_and_deleted() {
     let (_database, replica) = gateway().await;
     let admin = async |method, path, body| normalized(&replica.admin(method, path, body).await);
 
-    let acme = json!({"id": "acme", "name": "Acme", "maxKeyAgeDays": null, "createdAt": "<moment>"});
+    let acme = json!({"id": "acme", "uuid": "<uuid>", "name": "Acme", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     let made = admin("POST", "/tenants", Some(json!({"id": "acme", "name": "Acme"}))).await;
     assert_eq!(made, answered(201, Some(1), &acme));
-    let bee = json!({"id": "bee", "name": "bee", "maxKeyAgeDays": null, "createdAt": "<moment>"});
+    let bee =
+        json!({"id": "bee", "uuid": "<uuid>", "name": "bee", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     assert_eq!(admin("POST", "/tenants", Some(json!({"id": "bee"}))).await, answered(201, Some(1), &bee));
     assert_eq!(admin("GET", "/tenants/acme", None).await, answered(200, Some(1), &acme));
     let all = json!({"items": [acme, bee], "nextCursor": null});
     assert_eq!(admin("GET", "/tenants", None).await, answered(200, None, &all));
 
-    let renamed = json!({"id": "acme", "name": "智能", "maxKeyAgeDays": null, "createdAt": "<moment>"});
+    let renamed = json!({"id": "acme", "uuid": "<uuid>", "name": "智能", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     for (body, revision, shown) in [
         (json!({"name": "智能"}), 2, &renamed),
         (json!({"name": "智能"}), 2, &renamed),
@@ -37,7 +38,7 @@ async fn tenant_is_created_read_renamed_and_deleted() {
     for (method, body) in [("GET", None), ("DELETE", None), ("PATCH", Some(json!({})))] {
         assert_eq!(admin(method, "/tenants/acme", body).await, gone, "{method}");
     }
-    let again = json!({"id": "acme", "name": "acme", "maxKeyAgeDays": null, "createdAt": "<moment>"});
+    let again = json!({"id": "acme", "uuid": "<uuid>", "name": "acme", "maxKeyAgeDays": null, "createdAt": "<moment>"});
     let made = admin("POST", "/tenants", Some(json!({"id": "acme"}))).await;
     assert_eq!(made, answered(201, Some(4), &again), "revisions continue above those of the deleted tenant");
 }

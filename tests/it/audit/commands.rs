@@ -94,9 +94,12 @@ async fn audit_log_is_exported_as_ndjson_and_csv() {
 async fn audit_tail_prints_the_newest_rows_then_follows() {
     let (database, replica, key) = log(7).await;
     let all = rows(&replica).await;
-    assert_eq!(printed(&replica, &["tail", "--lines", "3"]).await, lines(all[..3].iter().rev()));
+    assert_eq!(
+        printed(&replica, &["tail", "--lines", "3", "-o", "json"]).await,
+        lines(all[..3].iter().rev())
+    );
 
-    let mut child = audit(&replica, &["tail", "-f", "--lines", "3"]);
+    let mut child = audit(&replica, &["tail", "-f", "--lines", "3", "-o", "json"]);
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = async || {
         let line = tokio::time::timeout(DEADLINE, output.next_line()).await.unwrap();
@@ -114,6 +117,26 @@ async fn audit_tail_prints_the_newest_rows_then_follows() {
     drop(output);
     replica.http.text("research", &key, "test://a").await.unwrap();
     assert_eq!(ended(&mut child).await, (Some(0), String::new()));
+}
+
+#[tokio::test]
+async fn audit_tail_prints_a_table_of_the_requests_that_are_asked_for() {
+    let (_database, replica, _) = log(2).await;
+    let rows = rows(&replica).await;
+    let id = rows[1]["requestId"].as_str().unwrap();
+    let table = printed(&replica, &["tail", "--request", id]).await;
+    let lines: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let heading = ["AT", "STATUS", "OUTCOME", "METHOD", "AGENT", "SUBJECT", "CLIENT", "REQUEST"];
+    let at = rows[1]["at"].as_str().unwrap();
+    let row = [at, "200", "ok", "resources/read", "research", "test://a", "127.0.0.1", id];
+    assert_eq!(lines, [heading, row]);
+    // Columns begin at the same place.
+    let starts = |line: &str, word: &str| line.find(word).unwrap();
+    let both: Vec<_> = table.lines().collect();
+    for (heading, cell) in heading.into_iter().zip(row) {
+        assert_eq!(starts(both[0], heading), starts(both[1], cell), "{table}");
+    }
+    assert_eq!(printed(&replica, &["export", "--request", id]).await, self::lines([&rows[1]]));
 }
 
 /// Waits until this many reads are in the log.
@@ -137,7 +160,7 @@ async fn following_the_log_adds_one_row_that_is_not_printed() {
         .env_clear()
         .env("WAGGLE_URL", format!("http://{}/", replica.running.admin_address))
         .env("WAGGLE_KEY", &replica.operator)
-        .args(["audit", "tail", "-f"])
+        .args(["audit", "tail", "-f", "-o", "json"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

@@ -81,6 +81,37 @@ async fn unknown_outcome_filter_is_refused() {
 }
 
 #[tokio::test]
+async fn request_is_found_by_its_id_within_what_the_caller_may_read() {
+    let (database, replica) = gateway().await;
+    let key = replica.acme("helper").await;
+    replica.tenant("other").await;
+    let made = replica.admin("POST", "/tenants/other/keys", Some(json!({}))).await.json();
+    let stranger = made["key"].as_str().unwrap();
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    for (id, key) in [("r-1", key.as_str()), ("r-2", &key), ("r-3", "bak_x")] {
+        let bearer = format!("Bearer {key}");
+        let headers =
+            [("authorization", &*bearer), ("content-type", "application/json"), ("x-request-id", id)];
+        replica.http.send("POST", "/helper/mcp", &headers, ping.clone()).await;
+    }
+    becomes(&database, "select count(*) from audit_log where request like 'r-%'", 3).await;
+    let found = async |key: &str, id: &str| {
+        let page = replica.http.admin(key, "GET", &format!("/audit?request={id}"), None).await;
+        assert_eq!(page.status, StatusCode::OK, "{}", page.text());
+        let rows = page.json()["items"].as_array().unwrap().clone();
+        rows.iter().map(|row| format!("{} {}", row["requestId"], row["outcome"])).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&replica.operator, "r-1").await, [r#""r-1" "ok""#]);
+    assert_eq!(found(&replica.operator, "r-3").await, [r#""r-3" "unauthenticated""#]);
+    assert_eq!(found(&replica.operator, "r-").await, [""; 0]);
+    assert_eq!(found(stranger, "r-1").await, [""; 0]);
+    for id in ["", "%00", "a%20b", &"x".repeat(129)] {
+        let refused = replica.admin("GET", &format!("/audit?request={id}"), None).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{id}");
+    }
+}
+
+#[tokio::test]
 async fn repeated_reads_of_the_log_have_one_row() {
     let (database, replica) = gateway().await;
     let reads = "select count(*) from audit_log where method = 'GET /admin/v1/audit'";

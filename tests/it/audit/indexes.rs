@@ -49,12 +49,12 @@ async fn found(replica: &Replica, query: &str) -> Vec<i64> {
     }
 }
 
-/// Statistics of the partition with the rows: scans of all its rows, and scans of the index of ranges.
-async fn scans(database: &Database) -> (i64, i64) {
+/// Statistics of the partition with the rows: scans of all its rows, and scans of the index with this ending.
+async fn scans(database: &Database, index: &str) -> (i64, i64) {
     let partition = "'audit_log_' || to_char((now() at time zone 'UTC')::date - 2, 'YYYYMMDD')";
     let tables = format!("select seq_scan from pg_stat_user_tables where relname = {partition}");
     let indexes =
-        format!("select idx_scan from pg_stat_user_indexes where indexrelname = {partition} || '_ranges'");
+        format!("select idx_scan from pg_stat_user_indexes where indexrelname = {partition} || '{index}'");
     (database.number(&tables).await, database.number(&indexes).await)
 }
 
@@ -70,7 +70,8 @@ async fn each_filter_finds_rare_rows_by_index() {
         database.number("select extract(epoch from (now() at time zone 'UTC')::date - 1)::bigint").await;
     let to = time::OffsetDateTime::from_unix_timestamp(before).unwrap();
     let to = to.format(&time::format_description::well_known::Rfc3339).unwrap();
-    let (scanned, searched) = scans(&database).await;
+    let (scanned, searched) = scans(&database, "_ranges").await;
+    let (_, requests) = scans(&database, "_requests").await;
     for filter in [
         "tenant=acme".to_owned(),
         "agent=rare".to_owned(),
@@ -82,13 +83,19 @@ async fn each_filter_finds_rare_rows_by_index() {
     ] {
         assert_eq!(found(&replica, &format!("{filter}&to={to}")).await, rare, "{filter}");
     }
+    for request in [59_999, 30_000, 1] {
+        assert_eq!(found(&replica, &format!("request={request}&to={to}")).await, [request]);
+    }
+    assert_eq!(found(&replica, &format!("request=absent&to={to}")).await, [0; 0]);
+    assert_eq!(found(&replica, &format!("request=30000&agent=rare&to={to}")).await, [30_000]);
     // The statistics of a connection appear after a while, with its next statement.
     eventually("searches are counted", async || {
         found(&replica, &format!("agent=rare&to={to}")).await;
-        scans(&database).await.1 > searched
+        found(&replica, &format!("request=1&to={to}")).await;
+        scans(&database, "_ranges").await.1 > searched && scans(&database, "_requests").await.1 > requests
     })
     .await;
-    assert_eq!(scans(&database).await.0, scanned, "no filter reads the whole partition");
+    assert_eq!(scans(&database, "_ranges").await.0, scanned, "no filter reads the whole partition");
 }
 
 #[tokio::test]

@@ -9,18 +9,24 @@ const PROMPT: &str = "arguments:\n- name: topic\n  required: true\nmessages:\n- 
 
 /// Commands on tenants and agents, in their order.
 pub(super) const ACCOUNTS: &[Case] = &[
-    ("tenant list", "", 0, "ID NAME CREATED\n", ""),
+    ("tenant list", "", 0, "ID NAME CREATED UUID\n", ""),
     ("tenant create acme --name Acme", "", 0, "created tenant acme\n", ""),
     ("tenant create acme", "", 1, "", "a tenant with this id exists already (already_exists)\n"),
     ("tenant create beta -o name", "", 0, "beta\n", ""),
     ("tenant create gamma -q", "", 0, "", ""),
-    ("tenant list", "", 0, "ID NAME CREATED\nacme Acme AGE\nbeta beta AGE\ngamma gamma AGE\n", ""),
+    (
+        "tenant list",
+        "",
+        0,
+        "ID NAME CREATED UUID\nacme Acme AGE UUID\nbeta beta AGE UUID\ngamma gamma AGE UUID\n",
+        "",
+    ),
     ("tenant list -o name", "", 0, "acme\nbeta\ngamma\n", ""),
     (
         "tenant get acme -o yaml",
         "",
         0,
-        "id: acme\nname: Acme\nmaxKeyAgeDays: null\ncreatedAt: \"TIME\"\n",
+        "id: acme\nuuid: UUID\nname: Acme\nmaxKeyAgeDays: null\ncreatedAt: \"TIME\"\n",
         "",
     ),
     ("tenant update acme --name 'Acme Inc' --max-key-age-days 90", "", 0, "updated tenant acme\n", ""),
@@ -28,7 +34,7 @@ pub(super) const ACCOUNTS: &[Case] = &[
         "tenant get acme -o json",
         "",
         0,
-        "{\n \"id\": \"acme\",\n \"name\": \"Acme Inc\",\n \"maxKeyAgeDays\": 90,\n \"createdAt\": \"TIME\"\n}\n",
+        "{\n \"id\": \"acme\",\n \"uuid\": \"UUID\",\n \"name\": \"Acme Inc\",\n \"maxKeyAgeDays\": 90,\n \"createdAt\": \"TIME\"\n}\n",
         "",
     ),
     (
@@ -58,7 +64,7 @@ pub(super) const ACCOUNTS: &[Case] = &[
         "agent list --tenant acme",
         "",
         0,
-        "ID TENANT NAME ACCESS ENABLED CREATED\nresearch acme Research public true AGE\n",
+        "ID TENANT NAME ACCESS ENABLED CREATED UUID\nresearch acme Research public true AGE UUID\n",
         "",
     ),
     ("agent list -o name", "", 0, "notes\nresearch\n", ""),
@@ -67,7 +73,7 @@ pub(super) const ACCOUNTS: &[Case] = &[
         "agent get research",
         "",
         0,
-        "ID TENANT NAME ACCESS ENABLED CREATED\nresearch acme Research public false AGE\n",
+        "ID TENANT NAME ACCESS ENABLED CREATED UUID\nresearch acme Research public false AGE UUID\n",
         "",
     ),
     ("agent enable research", "", 0, "enabled agent research\n", ""),
@@ -205,7 +211,14 @@ pub(super) const OTHERS: &[Case] = &[
     ("context list -o name", "", 0, "local\n", ""),
     ("context use local", "", 0, "using context local\n", ""),
     ("context remove local", "", 0, "removed context local\n", ""),
-    ("audit tail --lines 1 --outcome quota_exceeded", "", 0, "", ""),
+    (
+        "audit tail --lines 1 --outcome quota_exceeded",
+        "",
+        0,
+        "AT STATUS OUTCOME METHOD AGENT SUBJECT CLIENT REQUEST\n",
+        "",
+    ),
+    ("audit tail -o json --request none", "", 0, "", ""),
     ("audit export --outcome quota_exceeded", "", 0, "", ""),
     ("audit checkpoint", "", 0, "{\"apiVersion\":\"waggle/audit/v1\",…", ""),
     (
@@ -223,6 +236,7 @@ pub(super) const OTHERS: &[Case] = &[
         "the audit log could not be verified: there is no embedded database in FOLDER/none; …",
     ),
     ("health --url URL", "", 0, "ready\n", ""),
+    ("health --url URL --wait 5", "", 0, "ready\n", ""),
     (
         "health --url http://127.0.0.1:1",
         "",

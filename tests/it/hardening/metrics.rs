@@ -183,6 +183,35 @@ async fn keys_expiring_soon_are_counted() {
         let made = replica.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": expires}))).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }
-    replica.running.services.identity.count_expiring_keys().await;
-    assert_eq!(value(&replica, "waggle_keys_expiring").await.as_deref(), Some("2"));
+    let counted = async || {
+        replica.running.services.identity.count_expiring_keys().await;
+        value(&replica, "waggle_keys_expiring").await
+    };
+    assert_eq!(counted().await.as_deref(), Some("2"));
+    let keys = replica.admin("GET", "/agents/a/keys", None).await.json();
+    let expiring = |days: i64| {
+        let by = time::OffsetDateTime::now_utc() + time::Duration::days(days);
+        let expires = |key: &&serde_json::Value| {
+            let at = key["expiresAt"].as_str()?;
+            time::OffsetDateTime::parse(at, &time::format_description::well_known::Rfc3339).ok()
+        };
+        let key = keys["items"].as_array().unwrap().iter().find(|key| expires(key).is_some_and(|at| at < by));
+        key.unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    // The one that never expires is rotated: its successor does not expire either, and the old one counts for nothing.
+    let lasting = keys["items"].as_array().unwrap().iter().find(|key| key["expiresAt"].is_null()).unwrap();
+    let rotate = async |id: &str| {
+        let path = format!("/keys/{id}/rotate");
+        let rotated = replica.admin("POST", &path, Some(json!({"graceSeconds": 3_600}))).await;
+        assert_eq!(rotated.status, 201, "{}", rotated.text());
+        rotated.json()["id"].as_str().unwrap().to_owned()
+    };
+    let successor = rotate(lasting["id"].as_str().unwrap()).await;
+    assert_eq!(counted().await.as_deref(), Some("2"));
+    // Without its successor it expires without a replacement.
+    assert_eq!(replica.admin("DELETE", &format!("/keys/{successor}"), None).await.status, 204);
+    assert_eq!(counted().await.as_deref(), Some("3"));
+    // One that expires is replaced by one that does, too: one of them counts.
+    rotate(&expiring(2)).await;
+    assert_eq!(counted().await.as_deref(), Some("3"));
 }

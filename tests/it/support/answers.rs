@@ -64,6 +64,7 @@ fn name_of(member: &str, value: Value) -> Value {
     let text = value.as_str().unwrap_or_default();
     match member {
         "id" if text.parse::<uuid::Uuid>().is_ok() => json!("<id>"),
+        "uuid" if text.parse::<uuid::Uuid>().is_ok() => json!("<uuid>"),
         "key" if SecretKey::parse(text).is_ok() => json!("<secret>"),
         "display" if text.len() == 12 => json!("<display>"),
         "createdAt" | "revokedAt" | "lastModified" if OffsetDateTime::parse(text, &Rfc3339).is_ok() => {
