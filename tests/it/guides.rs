@@ -1,5 +1,8 @@
 //! The commands of the guides, run in a shell, and the contents of the book.
 
+mod commands;
+mod replicas;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
