@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites verify-mounts dashboards verify-compose
+.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-read-path verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites verify-mounts dashboards verify-compose
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -87,6 +87,11 @@ verify-memory: prerequisites ## Hold the resident memory to cache.bytes under a 
 verify-metrics: prerequisites ## Scrape two replicas under load with Prometheus; check all metrics, rules and dashboards
 	cargo build --locked --workspace --bin waggle --examples
 	@scripts/verify-metrics
+
+# Needs valgrind. READ_FILES names another bound: lower it when a read passes fewer files.
+verify-read-path: prerequisites ## Count the source files that a warm read passes, and fail if they are more than before
+	cargo build --locked --workspace --bin waggle --examples
+	@scripts/files-of-a-read --max $(or $(READ_FILES),63)
 
 dashboards: prerequisites ## Draw the dashboards in docs/images again, after a change of them or of a metric
 	cargo build --release --locked --workspace --bins
