@@ -171,7 +171,7 @@ async fn build(
         recorder: Arc::new(RequestRecorder::new(
             Arc::clone(&audit.audit),
             usage,
-            TenantMeter::new(settings.metrics.tenants),
+            (settings.metrics.tenants > 0).then(|| TenantMeter::new(settings.metrics.tenants)),
         )),
         limits,
         tracer: traces::start(settings, &sources, &background)?,

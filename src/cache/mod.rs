@@ -7,7 +7,6 @@
 //! payers in turn.
 
 mod cell;
-mod cell_map;
 mod fair_queue;
 mod fair_semaphore;
 mod group_commit;
@@ -22,13 +21,12 @@ mod write_queue;
 mod writer;
 
 pub use cell::{Cell, Invalidate, ScopeCell};
-pub use cell_map::CellMap;
 pub use fair_semaphore::{FairPermit, FairSemaphore};
 pub use group_commit::GroupCommit;
 pub use loader::{LoadLimiter, LoadOptions, Loader};
 pub use maintenance::StoreMaintenance;
 pub use memory_budget::{CacheStats, Charge, MemoryBudget, PROTECTED};
-pub use scope_map::{CellSet, ScopeMap};
+pub use scope_map::{CellMap, CellSet, ScopeMap};
 pub use weighed_cache::WeighedCache;
 pub use write_queue::QueueOptions;
 pub use writer::Writer;

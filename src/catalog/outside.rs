@@ -13,7 +13,7 @@ use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentRef, ConnectionId, ResourceUri, Slug, TenantId};
 use crate::model::place::{SourcePlace, unknown_connection};
-use crate::model::resource::{Definition, PartKind, Resource, parse_mime};
+use crate::model::resource::{Definition, PartKind, parse_mime};
 use crate::model::scope::Revision;
 use crate::sources::{Missed, Outside, Wanted};
 
@@ -45,22 +45,9 @@ pub(super) struct Sourced<'a> {
 }
 
 impl Answering {
-    /// Whether the content comes from a connection.
-    pub fn is_sourced(&self) -> bool {
-        self.sourced().is_some()
-    }
-
-    /// The revision that last changed the contents of the URI, as far as that is known without a source.
-    pub fn revision(&self) -> Revision {
-        match self {
-            Self::Registered(resource, _) | Self::Mounted(resource, ..) => resource.revision,
-            Self::Rendered(found, _) => found.revision,
-        }
-    }
-
     /// The id of the connection that the content comes from.
     pub fn connection(&self) -> Option<&Slug> {
-        self.sourced().map(|sourced| sourced.source.connection())
+        self.source().map(SourcePlace::connection)
     }
 
     /// The contents of a URI, of what was fetched for it.
@@ -73,26 +60,14 @@ impl Answering {
     }
 
     pub(super) fn sourced(&self) -> Option<Sourced<'_>> {
-        match self {
+        let (source, revision) = (self.source()?, self.revision());
+        let (definition, values, is_touched) = match self {
             Self::Registered(resource, is_touched) | Self::Mounted(resource, _, is_touched) => {
-                Sourced::of(resource, *is_touched)
+                (&resource.definition, &[][..], *is_touched)
             }
-            Self::Rendered(found, is_touched) => {
-                let template = &found.template;
-                let (definition, revision) = (&template.definition, found.revision);
-                let source = template.source.as_deref()?;
-                let values = &found.values;
-                Some(Sourced { definition, revision, source, values, is_touched: *is_touched })
-            }
-        }
-    }
-}
-
-impl<'a> Sourced<'a> {
-    fn of(resource: &'a Resource, is_touched: bool) -> Option<Self> {
-        let (definition, revision) = (&resource.definition, resource.revision);
-        let source = resource.source.as_deref()?;
-        Some(Self { definition, revision, source, values: &[], is_touched })
+            Self::Rendered(found, is_touched) => (&found.template.definition, &found.values[..], *is_touched),
+        };
+        Some(Sourced { definition, revision, source, values, is_touched })
     }
 }
 

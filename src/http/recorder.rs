@@ -26,12 +26,13 @@ pub struct RequestRecorder {
     audit: Arc<AuditRecorder>,
     usage: Arc<UsageBook>,
     meter: Meter,
-    tenants: TenantMeter,
+    /// `None` while requests are not counted by tenant.
+    tenants: Option<TenantMeter>,
 }
 
 impl RequestRecorder {
     /// Creates a recorder that has counted nothing.
-    pub fn new(audit: Arc<AuditRecorder>, usage: Arc<UsageBook>, tenants: TenantMeter) -> Self {
+    pub fn new(audit: Arc<AuditRecorder>, usage: Arc<UsageBook>, tenants: Option<TenantMeter>) -> Self {
         Self { audit, usage, meter: Meter::default(), tenants }
     }
 
@@ -50,9 +51,9 @@ impl RequestRecorder {
         &self.meter
     }
 
-    /// The requests by tenant.
-    pub fn tenants(&self) -> &TenantMeter {
-        &self.tenants
+    /// The requests by tenant, if they are counted.
+    pub fn tenants(&self) -> Option<&TenantMeter> {
+        self.tenants.as_ref()
     }
 
     /// Completes a request with its answer, which is replaced by that of `refuse` if its audit row cannot be made durable:
@@ -75,9 +76,9 @@ impl RequestRecorder {
             let took = context.elapsed();
             self.meter.count(labels, took);
             let Event { tenant, outcome, bytes_in, bytes_out, .. } = &context.event;
-            if let Some(tenant) = tenant {
+            if let Some((tenants, tenant)) = self.tenants.as_ref().zip(*tenant) {
                 let bytes = bytes_in + bytes_out.unwrap_or(0);
-                self.tenants.count(*tenant, CountedRequest { outcome: *outcome, bytes, took });
+                tenants.count(tenant, CountedRequest { outcome: *outcome, bytes, took });
             }
         }
     }

@@ -4,17 +4,14 @@
 //! Both wait for an unauthenticated client, so [`Refusals`] has a small pool of its own, separate from the slots of other
 //! requests. If the pool is exhausted, or the address is barred, the body is not read.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use hyper::body::Body as HttpBody;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use super::body::{self, Received};
 use crate::model::client_address::ClientAddress;
@@ -60,8 +57,8 @@ impl Refusals {
     where
         B: HttpBody<Data = Bytes> + Unpin,
     {
-        let reading = pin!(body::read(body, REFUSED_BODY, self.limits.pace(), reserve));
-        within(REFUSED_TIME, reading).await?.ok()
+        let reading = body::read(body, REFUSED_BODY, self.limits.pace(), reserve);
+        timeout(REFUSED_TIME, reading).await.ok()?.ok()
     }
 
     /// Discards the rest of a body with [`body::discard`], if the pool has a free place.
@@ -91,35 +88,5 @@ pub fn challenge(fault: &Fault) -> Option<HeaderValue> {
         ))
         .ok(),
         _ => None,
-    }
-}
-
-/// The output of a future, or `None` after the timeout. Polls once before arming a timer: nearly all are ready.
-pub async fn within<T>(time: Duration, mut answering: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context)));
-    match at_once.await {
-        Poll::Ready(answer) => Some(answer),
-        Poll::Pending => tokio::time::timeout(time, answering).await.ok(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::{pending, ready};
-    use std::pin::pin;
-    use std::time::Duration;
-
-    use super::within;
-
-    #[tokio::test]
-    async fn only_a_result_within_the_deadline_is_returned() {
-        let (none, soon) = (Duration::ZERO, Duration::from_millis(10));
-        let later = async {
-            tokio::time::sleep(soon).await;
-            2
-        };
-        assert_eq!(within(none, pin!(ready(1))).await, Some(1));
-        assert_eq!(within(Duration::from_mins(1), pin!(later)).await, Some(2));
-        assert_eq!(within(soon, pin!(pending::<()>())).await, None);
     }
 }

@@ -15,7 +15,7 @@ const RESULTS: [&str; 3] = ["served", "denied", "failed"];
 /// Counts the requests of tenants.
 #[derive(Debug, Default)]
 pub struct TenantMeter {
-    /// The maximum number of tenants that are counted each; with 0, none is.
+    /// The maximum number of tenants that are counted each.
     most: usize,
     tenants: DashMap<TenantId, Counters>,
     others: Counters,
@@ -60,9 +60,6 @@ impl TenantMeter {
 
     /// Counts a request.
     pub fn count(&self, tenant: TenantId, request: CountedRequest) {
-        if self.most == 0 {
-            return;
-        }
         if let Some(counters) = self.tenants.get(&tenant) {
             return counters.count(request);
         }
@@ -72,11 +69,8 @@ impl TenantMeter {
         self.tenants.entry(tenant).or_default().count(request);
     }
 
-    /// What was counted; nothing if it is off.
+    /// What was counted.
     pub fn counts(&self) -> Vec<TenantCounts> {
-        if self.most == 0 {
-            return Vec::new();
-        }
         let tenants = self.tenants.iter().map(|entry| entry.value().counts(entry.key().to_string()));
         tenants.chain([self.others.counts("other".to_owned())]).collect()
     }
@@ -138,12 +132,5 @@ mod tests {
         assert_eq!(counted, [(&*first, [2, 0, 0], 20), ("other", [0, 1, 1], 20)]);
         assert_eq!(counts[0].durations.micros, 6);
         assert_eq!(counts[0].results.map(|(name, _)| name), ["served", "denied", "failed"]);
-    }
-
-    #[test]
-    fn meter_without_tenants_counts_nothing() {
-        let meter = TenantMeter::new(0);
-        count(&meter, 1, Outcome::Ok);
-        assert_eq!(meter.counts(), []);
     }
 }

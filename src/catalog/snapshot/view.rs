@@ -16,6 +16,7 @@ use crate::model::ids::ResourceUri;
 use crate::model::kinds::Member;
 use crate::model::label::{CallerLabels, Labels};
 use crate::model::mount::Mount;
+use crate::model::place::SourcePlace;
 use crate::model::resource::Resource;
 use crate::model::scope::Revision;
 use crate::model::template::ResourceTemplate;
@@ -50,6 +51,27 @@ impl Answering {
             Self::Rendered(found, _) => &found.template.definition,
         };
         definition.title.as_deref().unwrap_or(&definition.name)
+    }
+
+    /// Whether the content comes from a connection.
+    pub fn is_sourced(&self) -> bool {
+        self.source().is_some()
+    }
+
+    /// Where the content is, if it comes from a connection.
+    pub(in crate::catalog) fn source(&self) -> Option<&SourcePlace> {
+        match self {
+            Self::Registered(resource, _) | Self::Mounted(resource, ..) => resource.source.as_deref(),
+            Self::Rendered(found, _) => found.template.source.as_deref(),
+        }
+    }
+
+    /// The revision that last changed the contents of the URI, as far as that is known without a source.
+    pub fn revision(&self) -> Revision {
+        match self {
+            Self::Registered(resource, _) | Self::Mounted(resource, ..) => resource.revision,
+            Self::Rendered(found, _) => found.revision,
+        }
     }
 
     /// Which content of the URI it is.

@@ -230,7 +230,7 @@ impl<C: Clock + Clone> Limits<C> {
 
     /// The minimum rate of a body.
     pub fn pace(&self) -> BodyPace {
-        self.uploads.pace()
+        self.options.uploads.pace
     }
 
     /// Whether an address has a penalty.

@@ -67,10 +67,6 @@ impl Uploads {
         Arc::new(Self { options, total: AtomicU64::new(0), by_uploader: DashMap::default() })
     }
 
-    pub(super) fn pace(&self) -> BodyPace {
-        self.options.pace
-    }
-
     /// The bytes that are reserved now.
     pub(super) fn reserved(&self) -> u64 {
         self.total.load(Ordering::Relaxed)

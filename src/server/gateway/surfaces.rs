@@ -1,9 +1,11 @@
 //! The surfaces of the gateway with what their requests share, a request as it arrives at them, and the guard of its handler.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -18,7 +20,7 @@ use crate::http::metadata::{Metadata, Protected};
 use crate::http::origin::OriginRules;
 use crate::http::problem;
 use crate::http::recorder::RequestRecorder;
-use crate::http::refusals::{Refusals, within};
+use crate::http::refusals::Refusals;
 use crate::mcp::endpoint::Endpoint;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -141,5 +143,35 @@ pub(super) async fn guard<T>(
         Some(Ok(answer)) => Ok(answer),
         Some(Err(_)) => Err(Interrupted::Panic),
         None => Err(Interrupted::Deadline),
+    }
+}
+
+/// The output of a future, or `None` after the timeout. Polls once before arming a timer: nearly all are ready.
+async fn within<T>(time: Duration, mut answering: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context)));
+    match at_once.await {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => tokio::time::timeout(time, answering).await.ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use super::within;
+
+    #[tokio::test]
+    async fn only_a_result_within_the_deadline_is_returned() {
+        let (none, soon) = (Duration::ZERO, Duration::from_millis(10));
+        let later = async {
+            tokio::time::sleep(soon).await;
+            2
+        };
+        assert_eq!(within(none, pin!(ready(1))).await, Some(1));
+        assert_eq!(within(Duration::from_mins(1), pin!(later)).await, Some(2));
+        assert_eq!(within(soon, pin!(pending::<()>())).await, None);
     }
 }

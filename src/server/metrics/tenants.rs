@@ -1,13 +1,13 @@
 //! Metrics of tenants, where the operator turns them on.
 
 use crate::http::recorder::RequestRecorder;
-use crate::http::tenant_meter::TenantCounts;
+use crate::http::tenant_meter::{TenantCounts, TenantMeter};
 use crate::quota::QuotaLeft;
 use crate::telemetry::exposition::{Exposition, Kind};
 
 /// Appends them; families without samples while they are off.
 pub(super) fn render(out: &mut Exposition, recorder: &RequestRecorder) {
-    let tenants = recorder.tenants().counts();
+    let tenants = recorder.tenants().map(TenantMeter::counts).unwrap_or_default();
     let help = "Requests of a tenant's MCP endpoints by how they ended, where metrics.tenants is set.";
     let mut family = out.family("waggle_tenant_requests_total", Kind::Counter, help);
     for TenantCounts { tenant, results, .. } in &tenants {
