@@ -173,7 +173,7 @@ impl Catalog {
     }
 }
 
-/// The location, of which a statement is answered as the first column, a line each.
+/// The location, with the result of a statement as text: the first column, one value per line.
 fn by_line(location: Location) -> Location {
     match location {
         Location::Statement { statement, parameters, .. } => {
@@ -231,22 +231,24 @@ impl<'de> Visitor<'de> for Considered {
     }
 }
 
-fn best(offered: &[String], written: &str) -> Completion {
-    let written = folded(written);
-    let (mut begin, mut hold, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+/// The offered values that match the typed text: those that begin with it, then those that contain it elsewhere.
+fn best(offered: &[String], typed: &str) -> Completion {
+    let typed = folded(typed);
+    let (mut with_prefix, mut containing, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
     for value in offered.iter().filter(|value| seen.insert(value.as_str())) {
-        match folded(value).find(&written) {
-            Some(0) => begin.push(value),
-            Some(_) => hold.push(value),
+        match folded(value).find(&typed) {
+            Some(0) => with_prefix.push(value),
+            Some(_) => containing.push(value),
             None => {}
         }
     }
-    let total = begin.len() + hold.len();
-    Completion { values: begin.into_iter().chain(hold).take(MOST_VALUES).cloned().collect(), total }
+    let total = with_prefix.len() + containing.len();
+    let values = with_prefix.into_iter().chain(containing).take(MOST_VALUES).cloned().collect();
+    Completion { values, total }
 }
 
-/// A text without its case and however its accents are written: a canonical caseless match is equality of these
-/// (Unicode Standard, definition 145).
+/// Folds a text for comparison. Two texts with the same folded form are a canonical caseless match (Unicode Standard,
+/// definition 145): they differ at most in case and in how accents are encoded.
 fn folded(text: &str) -> String {
     text.chars().nfd().default_case_fold().nfd().collect()
 }
@@ -259,20 +261,20 @@ mod tests {
     use super::{best, offered};
     use crate::model::fault::Fault;
 
-    fn values(offered: &[&str], written: &str) -> Vec<String> {
-        best(&offered.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>(), written).values
+    fn values(offered: &[&str], typed: &str) -> Vec<String> {
+        best(&offered.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>(), typed).values
     }
 
     #[test]
-    fn values_that_begin_so_come_before_those_that_hold_it() {
+    fn values_with_the_prefix_come_before_values_that_contain_it() {
         assert_eq!(values(&["sparta", "paris", "PARK", "rome"], "par"), ["paris", "PARK", "sparta"]);
         assert_eq!(values(&["b", "a"], ""), ["b", "a"]);
         assert!(values(&["a"], "ab").is_empty());
     }
 
     #[test]
-    fn case_is_no_difference_in_any_script() {
-        for (offered, written) in [
+    fn case_is_ignored_in_every_script() {
+        for (offered, typed) in [
             ("São Paulo", "SÃO"),
             ("ΌΔΟΣ", "όδος"),
             ("οδός", "ΟΔΌΣ"),
@@ -282,13 +284,13 @@ mod tests {
             ("Sa\u{303}o", "são"),
             ("北京", "京"),
         ] {
-            assert_eq!(values(&[offered], written), [offered], "{written}");
+            assert_eq!(values(&[offered], typed), [offered], "{typed}");
         }
         assert!(values(&["Sao"], "são").is_empty());
     }
 
     #[test]
-    fn a_value_that_is_offered_twice_counts_once() {
+    fn value_that_is_offered_twice_counts_once() {
         let offered = ["paris", "rome", "paris"].map(str::to_owned);
         let completion = best(&offered, "");
         assert_eq!((completion.values.as_slice(), completion.total), (&offered[..2], 2));

@@ -43,7 +43,7 @@ pub(super) struct Key {
     command: Command,
 }
 
-/// Whose keys they are.
+/// The agent or tenant that the keys belong to.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Owner {

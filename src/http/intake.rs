@@ -24,14 +24,15 @@ use crate::quota::limits::{Limits, RateLimitStatus, Reservation, UnderWay};
 #[derive(Debug)]
 pub struct Intake {
     limits: Arc<Limits>,
-    places: Arc<Semaphore>,
+    /// The work permits of all requests.
+    permits: Arc<Semaphore>,
     held: Mutex<Held>,
 }
 
 #[derive(Debug, Default)]
 struct Held {
     grant: Option<Arc<Grant>>,
-    place: Option<OwnedSemaphorePermit>,
+    work: Option<OwnedSemaphorePermit>,
     body: Option<Reservation>,
     under_way: Option<UnderWay>,
     status: Option<RateLimitStatus>,
@@ -39,8 +40,8 @@ struct Held {
 
 impl Intake {
     /// An empty set of permits.
-    pub fn new(limits: Arc<Limits>, places: Arc<Semaphore>) -> Self {
-        Self { limits, places, held: Mutex::default() }
+    pub fn new(limits: Arc<Limits>, permits: Arc<Semaphore>) -> Self {
+        Self { limits, permits, held: Mutex::default() }
     }
 
     /// Charges a request whose credential is verified, and acquires a work permit. `None` is the operator, which has no
@@ -49,7 +50,7 @@ impl Intake {
     /// # Errors
     /// [`Fault::Unavailable`], [`Fault::RateLimited`].
     pub fn begin_work(&self, grant: Option<&Arc<Grant>>, cost: u32) -> Result<(), Fault> {
-        if self.held.lock().place.is_some() {
+        if self.held.lock().work.is_some() {
             // The credential was verified earlier, to decide about the request's host.
             return Ok(());
         }
@@ -81,9 +82,10 @@ impl Intake {
         }
     }
 
+    /// Acquires a work permit.
     fn resume(&self) -> Result<(), Fault> {
-        let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| Fault::BUSY)?;
-        self.held.lock().place = Some(place);
+        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Fault::BUSY)?;
+        self.held.lock().work = Some(permit);
         Ok(())
     }
 
@@ -96,7 +98,7 @@ impl Intake {
     where
         B: HttpBody<Data = Bytes> + Unpin,
     {
-        self.held.lock().place = None;
+        self.held.lock().work = None;
         let grant = self.held.lock().grant.clone();
         let reserve = |bytes| self.limits.reserve(grant.as_ref().map(|grant| &grant.credential), bytes);
         let mut received = body::read(body, limit, self.limits.pace(), reserve).await?;

@@ -22,10 +22,10 @@ use crate::store::{Store, StoreError};
 
 /// How long a quota counts as exhausted before the database is queried again: another replica may have returned a
 /// share.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a call waits for the database before it is admitted on credit.
-const ASK_TIMEOUT: Duration = Duration::from_secs(1);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The shares of this replica.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ struct Left {
     /// The remaining share; negative if more was used than reserved.
     share: QuotaShare,
     /// When the database had nothing left, and the limits at that time.
-    used_up: Option<(Instant, PeriodLimit)>,
+    exhausted: Option<(Instant, PeriodLimit)>,
 }
 
 /// The outcome of an attempt to spend from memory.
@@ -86,14 +86,14 @@ impl Left {
     }
 
     /// Whether the database recently reported the quota under these limits as exhausted.
-    fn is_used_up(&self, most: PeriodLimit) -> bool {
-        self.used_up.is_some_and(|(when, under)| under == most && when.elapsed() < ASK_AGAIN)
+    fn is_exhausted(&self, most: PeriodLimit) -> bool {
+        self.exhausted.is_some_and(|(when, under)| under == most && when.elapsed() < RETRY_INTERVAL)
     }
 
     /// The quota that one call would find exhausted, according to the memory of this replica.
-    fn known_used_up(&self, period: Period, most: PeriodLimit, at: OffsetDateTime) -> Option<&'static str> {
+    fn known_exhausted(&self, period: Period, most: PeriodLimit, at: OffsetDateTime) -> Option<&'static str> {
         let (short_of_calls, short_of_bytes) = self.short(most, 1);
-        let known = self.start == Some(period.start(at)) && self.is_used_up(most);
+        let known = self.start == Some(period.start(at)) && self.is_exhausted(most);
         (known && (short_of_calls || short_of_bytes)).then(|| name(period, short_of_calls))
     }
 
@@ -107,7 +107,7 @@ impl Left {
             self.share.calls -= if most.calls.is_some() { calls } else { 0 };
             return Taken::Yes;
         }
-        if self.is_used_up(most) {
+        if self.is_exhausted(most) {
             return Taken::No(name(period, short_of_calls));
         }
         let needed = |short: bool, needed: i64| if short { needed } else { 0 };
@@ -143,7 +143,7 @@ impl Holder {
 #[derive(Debug)]
 pub(super) enum Refused {
     /// The quota is exhausted for this time.
-    UsedUp { quota: &'static str, wait: Duration },
+    Exhausted { quota: &'static str, wait: Duration },
     /// The database has been unreachable for too long.
     Unknown(StoreError),
 }
@@ -151,7 +151,7 @@ pub(super) enum Refused {
 impl Refused {
     pub(super) fn of(self, scope: LimitScope) -> Fault {
         match self {
-            Self::UsedUp { quota, wait } => Fault::QuotaExceeded { scope, quota, retry_after: wait },
+            Self::Exhausted { quota, wait } => Fault::QuotaExceeded { scope, quota, retry_after: wait },
             Self::Unknown(error) => error.into(),
         }
     }
@@ -210,7 +210,7 @@ impl Quotas {
         at: OffsetDateTime,
     ) -> Result<(), Refused> {
         let attempt = || holder.left(period).lock().take(period, most, calls, at);
-        let refused = |quota| Refused::UsedUp { quota, wait: period.left(at) };
+        let refused = |quota| Refused::Exhausted { quota, wait: period.left(at) };
         match attempt() {
             Taken::Yes => return Ok(()),
             Taken::No(quota) => return Err(refused(quota)),
@@ -225,7 +225,7 @@ impl Quotas {
                 Taken::No(quota) => return Err(refused(quota)),
                 Taken::Short(need) => need,
             };
-            let Some((share, reserved)) = self.ask(uid, &need).await? else {
+            let Some((share, reserved)) = self.reserve(uid, &need).await? else {
                 holder.adjust(period, most, QuotaShare { calls: -calls, bytes: 0 });
                 return Ok(());
             };
@@ -236,18 +236,22 @@ impl Quotas {
             left.share.calls += share.calls;
             left.share.bytes += share.bytes;
             let enough = share.calls >= need.calls.1 && share.bytes >= need.bytes.1;
-            left.used_up = (!enough).then(|| (Instant::now(), most));
+            left.exhausted = (!enough).then(|| (Instant::now(), most));
         }
     }
 
     /// Reserves a share in the database, which is returned with all that is reserved; `None`, for credit, while the database
     /// is unreachable and has not been for too long.
-    async fn ask(&self, uid: Uuid, need: &QuotaRequest) -> Result<Option<(QuotaShare, QuotaShare)>, Refused> {
-        if self.away.lock().is_some_and(|(_, asked)| asked.elapsed() < ASK_AGAIN) {
+    async fn reserve(
+        &self,
+        uid: Uuid,
+        need: &QuotaRequest,
+    ) -> Result<Option<(QuotaShare, QuotaShare)>, Refused> {
+        if self.away.lock().is_some_and(|(_, asked)| asked.elapsed() < RETRY_INTERVAL) {
             return Ok(None);
         }
-        let asking = tokio::time::timeout(ASK_TIMEOUT, self.store.reserve_quota(uid, need));
-        let granted = asking.await.unwrap_or(Err(StoreError::Timeout));
+        let reserving = tokio::time::timeout(QUERY_TIMEOUT, self.store.reserve_quota(uid, need));
+        let granted = reserving.await.unwrap_or(Err(StoreError::Timeout));
         let mut away = self.away.lock();
         match granted {
             Ok(share) => {
@@ -264,17 +268,22 @@ impl Quotas {
     }
 
     /// The quota that an agent or a tenant has exhausted, according to the memory of this replica.
-    pub(super) fn known_used_up(&self, uid: Uuid, limits: &UseLimits, at: OffsetDateTime) -> Option<Refused> {
+    pub(super) fn known_exhausted(
+        &self,
+        uid: Uuid,
+        limits: &UseLimits,
+        at: OffsetDateTime,
+    ) -> Option<Refused> {
         let holder = self.holders.get(&uid)?;
         [Period::Day, Period::Month].into_iter().find_map(|period| {
             let quota =
-                holder.left(period).lock().known_used_up(period, PeriodLimit::of(limits, period), at)?;
-            Some(Refused::UsedUp { quota, wait: period.left(at) })
+                holder.left(period).lock().known_exhausted(period, PeriodLimit::of(limits, period), at)?;
+            Some(Refused::Exhausted { quota, wait: period.left(at) })
         })
     }
 
     /// The quota that an agent or a tenant has exhausted, here and in the database, if any.
-    pub(super) async fn used_up(
+    pub(super) async fn exhausted(
         &self,
         uid: Uuid,
         limits: &UseLimits,
@@ -292,7 +301,7 @@ impl Quotas {
                 (is_over(most.bytes, used.bytes, here.bytes), false),
             ];
             if let Some((_, calls)) = over.into_iter().find(|(over, _)| *over) {
-                return Ok(Some(Refused::UsedUp { quota: name(period, calls), wait: period.left(at) }));
+                return Ok(Some(Refused::Exhausted { quota: name(period, calls), wait: period.left(at) }));
             }
         }
         Ok(None)

@@ -97,8 +97,8 @@ impl UsageBook {
     /// [`Fault::QuotaExceeded`].
     pub fn check(&self, subject: QuotaSubject<'_>) -> Result<(), Fault> {
         self.quotas_of(subject).try_for_each(|(scope, uid, limits)| {
-            let used_up = self.quotas.known_used_up(uid, &limits, self.sources.clock.now());
-            used_up.map_or(Ok(()), |refused| Err(refused.of(scope)))
+            let exhausted = self.quotas.known_exhausted(uid, &limits, self.sources.clock.now());
+            exhausted.map_or(Ok(()), |refused| Err(refused.of(scope)))
         })
     }
 
@@ -136,8 +136,8 @@ impl UsageBook {
     pub async fn would_take(&self, subject: QuotaSubject<'_>) -> Result<(), Fault> {
         let now = self.sources.clock.now();
         for (scope, uid, limits) in self.quotas_of(subject) {
-            let used_up = self.quotas.used_up(uid, &limits, now).await?;
-            used_up.map_or(Ok(()), |refused| Err(refused.of(scope)))?;
+            let exhausted = self.quotas.exhausted(uid, &limits, now).await?;
+            exhausted.map_or(Ok(()), |refused| Err(refused.of(scope)))?;
         }
         Ok(())
     }
