@@ -10,7 +10,7 @@ use super::service::Feed;
 use crate::store::StoreError;
 use crate::store::notify::{FeedMessage, ListenerId, ListenerState, NotifyListener};
 
-/// Wait before reconnecting; doubled after each failure, up to [`LAST_WAIT`].
+/// Backoff before reconnecting: doubled after each failure, up to [`LAST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LAST_WAIT: Duration = Duration::from_secs(1);
 

@@ -1,4 +1,4 @@
-//! Cursors: a position in a list, authenticated, so that clients can neither forge nor move one.
+//! Cursors of pagination (`nextCursor`): a position in a list, authenticated, so that clients can neither forge nor move one.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;

@@ -48,7 +48,7 @@ impl OperatorKeys {
         self.0.load().to_vec()
     }
 
-    /// The id of a presented key that is in force. The time that it takes does not depend on the key.
+    /// The id of a presented key that is in force. Compares in constant time.
     pub fn verify(&self, key: &SecretKey) -> Option<KeyId> {
         let hash = key.hash();
         let keys = self.0.load();

@@ -32,7 +32,7 @@ use crate::model::scope::Scope;
 
 /// The maximum number of bytes that a connection is given at once; the rest stays in the dirty set.
 const CHUNK: usize = 4 * 1024;
-/// Delay after a failed check, doubled each time up to [`LAST_RETRY`].
+/// Backoff after a failed check: doubled each time, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 const LAST_RETRY: Duration = Duration::from_secs(2);
 
@@ -166,7 +166,7 @@ impl<V: StreamEncoder> EventStream<V> {
         open.audit.sent(out.len() - before);
         self.pending = out;
         if ended {
-            // The permit and the interests are released and the audit row is written now, whenever the last event is
+            // The permit and the subscription are released and the audit row is written now, whenever the last event is
             // read.
             self.open = None;
         }

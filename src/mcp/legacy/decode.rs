@@ -16,7 +16,7 @@ use crate::model::session::LogLevel;
 pub enum LegacyMessage<'a> {
     /// A request, to be answered.
     Call(LegacyCall<'a>),
-    /// A notification or a response, to be accepted and ignored.
+    /// A notification, such as `notifications/cancelled`, or a response, to be accepted and ignored.
     Unanswered,
 }
 

@@ -22,7 +22,7 @@ use crate::model::method::{Era, Method};
 pub enum ModernMessage<'a> {
     /// A request, to be answered.
     Call(ModernCall<'a>),
-    /// A notification, to be accepted and ignored.
+    /// A notification, such as `notifications/cancelled`, to be accepted and ignored.
     Notification,
 }
 

@@ -21,6 +21,7 @@ pub(in crate::mcp) struct ListedTool<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<&'a str>,
     input_schema: InputSchema<'a>,
+    /// `outputSchema`, of a tool whose result has `structuredContent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     output_schema: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]

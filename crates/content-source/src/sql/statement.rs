@@ -1,10 +1,11 @@
-//! Statements with named parameters: `select … where city = {city}`.
+//! Statements with named parameters: `select … where city = {city}`. Values are bound and never become part of the text, which
+//! excludes SQL injection.
 //!
 //! A `{name}` outside of quotes and comments is a parameter. The rest is left as it is, but what could end the sub-query
 //! that the statement becomes, or hide where it ends, is refused: a `;`, a parenthesis without its counterpart, a quote or
 //! comment without an end, a marker of parameters of the database's own.
 
-/// Whose quotes and comments.
+/// The database whose quotes and comments are recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     Postgres,
