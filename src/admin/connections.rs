@@ -274,7 +274,7 @@ pub(super) async fn test(
     let connection = found.ok_or(Fault::NotFound("connection"))?;
     authority.call().with(|context| context.event.connection = Some(stored.slug.clone()));
     let began = Instant::now();
-    let fetched = app.catalog.fetcher().probe(&connection, &location).await;
+    let fetched = app.catalog.fetcher().probe(&connection, location).await;
     let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(Json(match fetched {
         Ok(bytes) => Tested::Fetched { ok: true, millis, bytes },

@@ -3,6 +3,7 @@
 mod polled;
 mod probe;
 mod round;
+mod runtime;
 mod scan;
 mod stored;
 
@@ -16,9 +17,11 @@ use content_source::{Content, FetchError, Fetched, Location, Segment, Validator}
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::runtime::FetchRuntime;
 use super::connections::Connections;
 use super::counters::{Counters, FetchStats, ReadFrom, WatchEvent};
 use super::gate::{Counts, Gates};
@@ -194,6 +197,7 @@ struct Inner {
     kept: Arc<WeighedCache<Key, Arc<Kept>>>,
     flights: Mutex<HashMap<Key, Flight>>,
     gates: Gates,
+    runtime: FetchRuntime,
     waiting: Arc<Counts>,
     ttl: Duration,
     began: Instant,
@@ -226,6 +230,7 @@ impl Fetcher {
             kept: WeighedCache::new(budget, "sources", |_| false),
             flights: Mutex::default(),
             gates: Gates::new(bytes_per_second),
+            runtime: FetchRuntime::default(),
             waiting: Arc::default(),
             ttl,
             began: Instant::now(),
@@ -239,6 +244,11 @@ impl Fetcher {
     /// The connections that it fetches from.
     pub fn connections(&self) -> &Arc<Connections> {
         &self.inner.connections
+    }
+
+    /// Where work with sources is spawned that may take long: threads that answer no requests.
+    pub fn runtime(&self) -> Handle {
+        self.inner.runtime.handle()
     }
 
     /// Counts what happens to watched content.
@@ -316,7 +326,7 @@ impl Inner {
         let (of, connection, stop) = (key.clone(), Arc::clone(connection), inner.stop.clone());
         let owner = Arc::clone(inner);
         // A task of its own: the content is fetched for all who wait, also once the first of them is gone.
-        let task = tokio::spawn(async move {
+        let task = inner.runtime.handle().spawn(async move {
             let ends = Ends { fetcher: &owner, key: &of };
             let fetching = async {
                 let stored = match found.filter(|_| known.is_none()) {

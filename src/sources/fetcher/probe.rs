@@ -1,10 +1,13 @@
 //! What asks a source without keeping an answer: a fetch that tests a connection, and the check of a location.
 
+use std::sync::Arc;
+
 use content_source::{FetchError, Fetched, Location};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::{Fetcher, Missed};
+use super::{Fetcher, Inner, Missed};
 use crate::model::caller::Payer;
 use crate::model::ids::{ConnectionId, TenantId};
 use crate::sources::Connection;
@@ -18,19 +21,10 @@ impl Fetcher {
     ///
     /// # Errors
     /// [`FetchError`].
-    pub async fn probe(&self, connection: &Connection, location: &Location) -> Result<u64, FetchError> {
-        let Connection { limits, uid, revision, .. } = connection;
-        let source = connection.enabled_source()?;
-        let deadline = Instant::now() + limits.timeout();
-        let passage = self.inner.gates.pass((*uid, *revision), limits, OPERATOR, deadline).await?;
-        let (fetched, _) = passage.fetch(&**source, (location, None), (limits, None), deadline).await;
-        match fetched? {
-            Fetched::Contents { contents, .. } => {
-                Ok(contents.iter().map(|content| content.bytes.len() as u64).sum())
-            }
-            // Nothing was known that it could be compared with.
-            Fetched::Unchanged => Err(FetchError::BadContent),
-        }
+    pub async fn probe(&self, connection: &Arc<Connection>, location: Location) -> Result<u64, FetchError> {
+        let (inner, connection) = (Arc::clone(&self.inner), Arc::clone(connection));
+        let probing = self.runtime().spawn(async move { inner.probe(&connection, &location).await });
+        AbortOnDropHandle::new(probing).await.unwrap_or(Err(FetchError::Unreachable))
     }
 
     /// Whether a tenant's definition can have a location, as far as its source tells without fetching it. One that does not
@@ -56,6 +50,23 @@ impl Fetcher {
         match checked {
             Ok(()) | Err(FetchError::Unreachable | FetchError::Timeout | FetchError::Busy) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Inner {
+    async fn probe(&self, connection: &Connection, location: &Location) -> Result<u64, FetchError> {
+        let Connection { limits, uid, revision, .. } = connection;
+        let source = connection.enabled_source()?;
+        let deadline = Instant::now() + limits.timeout();
+        let passage = self.gates.pass((*uid, *revision), limits, OPERATOR, deadline).await?;
+        let (fetched, _) = passage.fetch(&**source, (location, None), (limits, None), deadline).await;
+        match fetched? {
+            Fetched::Contents { contents, .. } => {
+                Ok(contents.iter().map(|content| content.bytes.len() as u64).sum())
+            }
+            // Nothing was known that it could be compared with.
+            Fetched::Unchanged => Err(FetchError::BadContent),
         }
     }
 }

@@ -108,6 +108,35 @@ async fn hanging_source_holds_nothing_that_others_need() {
 }
 
 #[tokio::test]
+async fn endless_early_hints_delay_no_other_read() {
+    let site = Site::with_limits(json!({"timeoutMs": 10_000, "concurrent": 4})).await;
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        site.upstream.answer(name, Reply::EarlyHints);
+        site.resource(name, source(name)).await;
+    }
+    site.replica.put("notes", "test://inline", "here").await;
+    let uris = names.map(|name| format!("test://{name}"));
+    let endless = join_all(uris.iter().map(|uri| site.read(uri)));
+    tokio::pin!(endless);
+    let inline = async {
+        let mut asked = 0;
+        let all_asked = async || {
+            asked += site.upstream.count();
+            asked == names.len()
+        };
+        eventually("the source is asked for all", all_asked).await;
+        for _ in 0..20 {
+            assert_eq!(site.text("test://inline").await, "here");
+        }
+    };
+    tokio::select! {
+        answers = &mut endless => panic!("{answers:?}"),
+        () = inline => {}
+    }
+}
+
+#[tokio::test]
 async fn bytes_come_at_the_rate_of_the_connection_and_the_tenant() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SOURCES__BYTES_PER_SECOND", 100).start().await;

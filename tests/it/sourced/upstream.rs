@@ -1,6 +1,7 @@
 //! An HTTP server that answers what a test says, and counts what it was asked.
 
 use std::collections::HashMap;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -16,6 +17,8 @@ pub(crate) enum Reply {
     Clock,
     /// Nothing.
     Hang,
+    /// Heads of status 103 (RFC 8297), one after another, until the connection is closed.
+    EarlyHints,
 }
 
 /// A text.
@@ -120,6 +123,15 @@ impl Upstream {
                 self.state.lock().unwrap().asked.push((target, None));
                 // Until the gateway gives up.
                 drop(stream.read_u8().await);
+                return;
+            }
+            Some(Reply::EarlyHints) => {
+                self.state.lock().unwrap().asked.push((target, None));
+                let mut stream = stream.into_std().unwrap();
+                stream.set_nonblocking(false).unwrap();
+                let heads = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1_000);
+                // A thread of its own, so that it is the gateway that is busy.
+                std::thread::spawn(move || while stream.write_all(&heads).is_ok() {});
                 return;
             }
             None => (404, Vec::new(), Vec::new()),
