@@ -97,9 +97,9 @@ impl Admin {
         let (status, answer) = self.transmit(request)?;
         let creates = matches!(request.condition, Some(("if-none-match", _)));
         match status {
-            StatusCode::PRECONDITION_FAILED if creates => {
-                Err(Failure::Gateway("it exists already; use update to change it (already_exists)".to_owned()))
-            }
+            StatusCode::PRECONDITION_FAILED if creates => Err(Failure::Gateway(
+                "it exists already; use update to change it (already_exists)".to_owned(),
+            )),
             status if status.is_success() => Ok(answer),
             status => Err(self.refusal(status, &answer.body)),
         }

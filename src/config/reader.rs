@@ -201,5 +201,8 @@ fn unknown_setting(name: String, source: Source, known: &[&str]) -> (Problem, bo
         }
     });
     let foreign = in_environment && advice.is_empty() && !name.contains('.');
-    (Problem { source: Some(source), setting: Some(name), message: format!("unknown setting{advice}") }, foreign)
+    (
+        Problem { source: Some(source), setting: Some(name), message: format!("unknown setting{advice}") },
+        foreign,
+    )
 }

@@ -151,11 +151,11 @@ impl Identity {
         self.check_room(write, &tenant, retired.is_some()).await?;
         let uid = AgentId(self.sources.uid()?);
         let kept = Kept::of(retired, &tenant, uid);
-        let Enabling { enabled, disabled_by_operator } =
-            match new.enabled.or(new.by_operator.then_some(true)) {
-                Some(enabled) => kept.enabling.set(enabled, new.by_operator)?,
-                None => kept.enabling,
-            };
+        let Enabling { enabled, disabled_by_operator } = match new.enabled.or(new.by_operator.then_some(true))
+        {
+            Some(enabled) => kept.enabling.set(enabled, new.by_operator)?,
+            None => kept.enabling,
+        };
         let agent = Agent {
             uid,
             slug: new.slug,

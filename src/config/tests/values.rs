@@ -159,6 +159,7 @@ manifest_bytes = 67108864
 tool_result_bytes = 262144
 agents_per_tenant = 10000
 retired_slugs_per_tenant = 100000
+active_keys = 1000
 resources_per_agent = 100000
 templates_per_agent = 1000
 prompts_per_agent = 10000

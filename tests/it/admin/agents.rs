@@ -128,12 +128,17 @@ async fn query_or_body_names_the_tenant_of_a_new_agent() {
     let (_database, replica) = gateway().await;
     replica.tenant("acme").await;
     replica.tenant("bees").await;
-    let create = async |query: &str, body| replica.admin("POST", &format!("/agents{query}"), Some(body)).await;
+    let create =
+        async |query: &str, body| replica.admin("POST", &format!("/agents{query}"), Some(body)).await;
     let made = create("?tenant=acme", json!({"id": "a"})).await;
     assert_eq!((made.status.as_u16(), made.json()["tenant"].clone()), (201, json!("acme")));
     assert_eq!(create("?tenant=acme", json!({"id": "b", "tenant": "acme"})).await.status, 201);
     for (query, body, detail) in [
-        ("?tenant=acme", json!({"id": "c", "tenant": "bees"}), "tenant: the query and the body name different tenants"),
+        (
+            "?tenant=acme",
+            json!({"id": "c", "tenant": "bees"}),
+            "tenant: the query and the body name different tenants",
+        ),
         ("", json!({"id": "c"}), "missing field `tenant`"),
     ] {
         assert_eq!(normalized(&create(query, body).await), problem(400, "invalid_params", detail));
