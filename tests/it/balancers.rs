@@ -29,7 +29,6 @@ fn is_installed(program: &str) -> bool {
 /// Runs a load balancer whose replicas are at addresses where nothing listens, and checks its answers.
 async fn check(program: &str, arguments: &[&str], configuration: &str, own: &[(&str, String)]) {
     if !is_installed(program) {
-        eprintln!("{program} is not installed");
         return;
     }
     let folder = tempfile::tempdir().unwrap();

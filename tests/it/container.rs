@@ -221,7 +221,7 @@ fn unit_of_the_package_is_understood_by_systemd() {
     let file = folder.path().join("waggle.service");
     fs::write(&file, unit.replace("/usr/bin/waggle", env!("CARGO_BIN_EXE_waggle"))).unwrap();
     let Ok(output) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output() else {
-        eprintln!("systemd-analyze is not installed");
+        println!("systemd-analyze is not installed");
         return;
     };
     // Other units of this machine may have faults of their own.

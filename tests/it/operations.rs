@@ -284,53 +284,67 @@ async fn access_log_names_method_and_outcome_of_refused_requests() {
     let unknown = json!({"jsonrpc": "2.0", "id": 1, "method": "x/y"}).to_string();
     let long = json!({"jsonrpc": "2.0", "id": "x".repeat(4_096), "method": "resources/list"}).to_string();
     let (bad, good) = ("Bearer bak_x".to_owned(), format!("Bearer {key}"));
-    let cases: [(&str, &str, &str, &[(&str, &str)], &String, [&str; 2]); 7] = [
+    let cases = [
         (
             "r-1",
             "POST",
             "/research/mcp",
-            &[("authorization", &bad)],
-            &list,
+            vec![("authorization", bad.as_str())],
+            &list[..],
             ["resources/list", "unauthenticated"],
         ),
-        ("r-2", "POST", "/absent/mcp", &[("authorization", &good)], &list, ["resources/list", "forbidden"]),
+        (
+            "r-2",
+            "POST",
+            "/absent/mcp",
+            vec![("authorization", good.as_str())],
+            &list[..],
+            ["resources/list", "forbidden"],
+        ),
         (
             "r-3",
             "POST",
             "/research/mcp",
-            &[("authorization", &good)],
-            &unknown,
+            vec![("authorization", good.as_str())],
+            &unknown[..],
             ["other", "method_not_found"],
         ),
         (
             "r-4",
             "POST",
             "/research/mcp",
-            &[("authorization", &bad)],
-            &"{".to_owned(),
+            vec![("authorization", bad.as_str())],
+            "{",
             ["POST", "unauthenticated"],
         ),
         (
             "r-5",
             "POST",
             "/research/mcp",
-            &[("authorization", &good), ("mcp-method", "resources/list")],
-            &long,
+            vec![("authorization", good.as_str()), ("mcp-method", "resources/list")],
+            &long[..],
             ["resources/list", "payload_too_large"],
         ),
-        ("r-6", "PUT", "/research/mcp", &[("authorization", &good)], &list, ["other", "method_not_allowed"]),
+        (
+            "r-6",
+            "PUT",
+            "/research/mcp",
+            vec![("authorization", good.as_str())],
+            &list[..],
+            ["other", "method_not_allowed"],
+        ),
         (
             "r-7",
             "GET",
             "/admin/v1/tenants",
-            &[("authorization", &bad)],
-            &String::new(),
+            vec![("authorization", bad.as_str())],
+            "",
             ["GET /admin/v1/tenants", "unauthenticated"],
         ),
     ];
     for (id, method, path, headers, body, [logged_method, outcome]) in cases {
-        let headers = [headers, &[("content-type", "application/json"), ("x-request-id", id)]].concat();
-        let answer = site.http.send(method, path, &headers, body.clone()).await;
+        let headers = [&headers[..], &[("content-type", "application/json"), ("x-request-id", id)]].concat();
+        let answer = site.http.send(method, path, &headers, body.to_owned()).await;
         assert!(answer.status.is_client_error() || answer.status.is_success(), "{id}: {}", answer.text());
         let find = || log(&site).into_iter().find(|line| line["request_id"] == id);
         eventually("the request is logged", async || find().is_some()).await;
