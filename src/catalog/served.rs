@@ -199,7 +199,8 @@ fn by_template(changes: &[Change]) -> Option<Vec<Changed>> {
 
 impl Changed {
     fn matches(&self, uri: &ResourceUri) -> bool {
-        self.template.matches(uri.as_str()).is_some()
+        // Whether it had a source is not known of one that is gone.
+        self.template.matches_any_text(uri.as_str()).is_some()
     }
 
     /// Whether the template serves a URI that it matches, or did until it was removed or hidden; `present` is the one that

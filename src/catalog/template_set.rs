@@ -42,7 +42,7 @@ pub struct Match {
 impl Match {
     /// The match of a URI with a template.
     pub(super) fn of(template: &Arc<ResourceTemplate>, uri: &ResourceUri) -> Option<Self> {
-        let values = template.uri_template.matches(uri.as_str())?;
+        let values = template.values(uri.as_str())?;
         let values = values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         Some(Self { template: Arc::clone(template), values, revision: template.revision })
     }

@@ -285,7 +285,8 @@ impl Mount {
             ttl_ms: self.ages.ttl_ms,
             stale_ms: self.ages.stale_ms,
         };
-        Some(SourcePlace::new(text).ok()?.stored(self.connection))
+        let place = SourcePlace::of_file(text, &self.tree, &file_tree::decode(suffix)?)?;
+        Some(place.stored(self.connection))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use content_source::{Format, Location, Place, PlaceText};
+use content_source::{Format, Location, Place, PlaceText, Tree};
 use serde::{Deserialize, Serialize, Serializer};
 use uri_template::UriTemplate;
 use utoipa::ToSchema;
@@ -96,6 +96,13 @@ impl SourcePlace {
         Ok(Self { text, connection, place, uid: None })
     }
 
+    /// The place of a file of a mount: `path` is its decoded path below the tree, of which `text` has the encoded one. `None`
+    /// if no file has such a path.
+    pub fn of_file(text: SourceText, tree: &Tree, path: &str) -> Option<Self> {
+        let connection = Slug::parse(&text.connection).ok()?;
+        Some(Self { place: Place::of_file(tree, path)?, text, connection, uid: None })
+    }
+
     /// The stored place, whose connection has this UUID.
     #[must_use]
     pub fn stored(self, uid: ConnectionId) -> Self {
@@ -140,6 +147,11 @@ impl SourcePlace {
     /// Where the content is for these values of the variables; `None` for values that no content can have.
     pub fn locate(&self, values: &[(String, String)]) -> Option<Location> {
         self.place.resolve(values.iter().map(|(name, value)| (name.as_str(), value.as_str()))).ok()
+    }
+
+    /// Whether some content can have these values of the variables.
+    pub fn admits(&self, values: &[(&str, String)]) -> bool {
+        self.place.admits(values.iter().map(|(name, value)| (*name, value.as_str())))
     }
 
     /// Checks that the variables are among those of a URI template, and that it matches what they take.

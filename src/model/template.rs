@@ -70,6 +70,17 @@ fn memory_of(template: &UriTemplate) -> usize {
     behind_arc(PARSED) + 2 * texts([template.as_str()]) + VARIABLE * template.variables().len()
 }
 
+impl ResourceTemplate {
+    /// The values of the variables with which it answers a URI, with their names; `None` if it does not. A body is rendered
+    /// with values that expand, as a URI of its own; which values a source has is known to its place.
+    pub fn values(&self, uri: &str) -> Option<Vec<(&str, String)>> {
+        match &self.source {
+            None => self.uri_template.matches(uri),
+            Some(source) => self.uri_template.matches_any_text(uri).filter(|values| source.admits(values)),
+        }
+    }
+}
+
 impl DefinitionKind for ResourceTemplate {
     type Key = UriTemplate;
     type New = NewTemplate;

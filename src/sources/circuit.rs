@@ -1,4 +1,5 @@
-//! A circuit breaker: after failures in a row nothing is fetched for a while, then one fetch at a time tries again.
+//! A circuit breaker: after failures in a row, or when the source asks for it, nothing is fetched for a while, then one fetch
+//! at a time tries again.
 
 use std::time::Duration;
 
@@ -17,6 +18,10 @@ pub(super) struct Circuit {
     failures: u32,
     /// Until when nothing is fetched. Moved on by the fetch that tries again, so that it is alone until it ends.
     closed_at: Option<Instant>,
+    /// Whether that is what the source asked for: fetches that began before end it no sooner, also if they succeed.
+    is_asked_for: bool,
+    /// Whether a fetch tries again.
+    is_tried: bool,
 }
 
 impl Circuit {
@@ -27,28 +32,41 @@ impl Circuit {
             Some(at) if now < at => false,
             Some(_) => {
                 self.closed_at = Some(now + LONGEST_PAUSE);
+                self.is_tried = true;
                 true
             }
         }
     }
 
-    /// Whether the last fetch failed.
+    /// Whether the last fetch failed, or nothing is fetched.
     pub(super) fn is_failing(&self) -> bool {
-        self.failures > 0
+        self.failures > 0 || self.closed_at.is_some()
     }
 
     /// Records that the source answered.
     pub(super) fn succeed(&mut self) {
-        *self = Self::default();
+        if self.is_asked_for && !self.is_tried {
+            self.failures = 0;
+        } else {
+            *self = Self::default();
+        }
     }
 
     /// Records that the source failed, which asks to be left alone for `retry_after`. Returns whether the circuit is open.
     pub(super) fn fail(&mut self, now: Instant, retry_after: Option<Duration>) -> bool {
         self.failures = self.failures.saturating_add(1);
-        let Some(excess) = self.failures.checked_sub(MOST_FAILURES) else { return false };
-        let pause = FIRST_PAUSE.saturating_mul(1 << excess.min(5)).max(retry_after.unwrap_or_default());
-        self.closed_at = Some(now + pause.min(LONGEST_PAUSE));
-        true
+        let own = self.failures.checked_sub(MOST_FAILURES);
+        let own = own.map(|excess| FIRST_PAUSE.saturating_mul(1 << excess.min(5)));
+        let asked = retry_after.filter(|asked| !asked.is_zero());
+        let until = own.max(asked).map(|pause| now + pause.min(LONGEST_PAUSE));
+        // What the fetch that tried again found counts alone.
+        if std::mem::take(&mut self.is_tried) {
+            (self.closed_at, self.is_asked_for) = (until, asked.is_some());
+        } else {
+            self.closed_at = self.closed_at.max(until);
+            self.is_asked_for |= asked.is_some();
+        }
+        self.closed_at.is_some()
     }
 }
 
@@ -105,6 +123,28 @@ mod tests {
         assert!(!circuit.admit(after(start, 22_999)) && circuit.admit(after(start, 23_000)));
         assert!(circuit.fail(start, Some(Duration::from_hours(24))));
         assert!(circuit.admit(start + LONGEST_PAUSE));
+    }
+
+    #[test]
+    fn source_that_asks_for_a_pause_is_left_alone_at_once() {
+        let start = Instant::now();
+        let mut circuit = Circuit::default();
+        for _ in 0..3 {
+            assert!(circuit.admit(start));
+        }
+        assert!(circuit.fail(start, Some(Duration::from_secs(7))));
+        // Those that began before do not end it.
+        circuit.succeed();
+        assert!(circuit.fail(start, None));
+        assert!(circuit.is_failing() && !circuit.admit(after(start, 6_999)));
+        assert!(circuit.admit(after(start, 7_000)) && !circuit.admit(after(start, 7_001)));
+        assert!(!circuit.fail(after(start, 7_002), None), "one failure that asks for nothing");
+        assert!(circuit.admit(after(start, 7_002)) && circuit.admit(after(start, 7_002)));
+        assert!(circuit.fail(after(start, 7_003), Some(Duration::from_hours(24))));
+        assert!(circuit.admit(after(start, 7_003) + LONGEST_PAUSE));
+        circuit.succeed();
+        assert!(!circuit.is_failing());
+        assert!(!circuit.fail(start, Some(Duration::ZERO)) && circuit.admit(start) && circuit.admit(start));
     }
 
     #[test]

@@ -24,7 +24,7 @@ const MOST_FETCHES: usize = 1_024;
 const MOST_OF_TENANT: usize = MOST_FETCHES / 8;
 /// The maximum number of fetches that wait for another of the replica to end.
 const MOST_WAITING: usize = 4_096;
-/// The maximum number of files of a directory, or rows of a statement.
+/// The maximum number of files of a directory.
 const MOST_ENTRIES: usize = 10_000;
 /// The number of gates above which those that are not in use are dropped.
 const MOST_GATES: usize = 16_384;

@@ -290,12 +290,15 @@ async fn served(write: &mut Write, agent: AgentRef, uris: &[String]) -> Result<V
     for mount in write.mounts(agent).await? {
         serve(&mount.labels, &|uri| mount.path_of(uri).is_some());
     }
-    for (number, (template, labels)) in write.labelled_templates(agent).await?.into_iter().enumerate() {
+    for (number, (template, labels, is_sourced)) in
+        write.labelled_templates(agent).await?.into_iter().enumerate()
+    {
         if number % YIELD_EVERY == YIELD_EVERY - 1 {
             tokio::task::yield_now().await;
         }
         let Ok(template) = UriTemplate::parse(&template) else { continue };
-        serve(&labels, &|uri| template.matches(uri).is_some());
+        let matches = if is_sourced { UriTemplate::matches_any_text } else { UriTemplate::matches };
+        serve(&labels, &|uri| matches(&template, uri).is_some());
     }
     Ok(served)
 }

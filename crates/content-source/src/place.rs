@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Kind;
 use crate::location::{Format, Location, Path, Segment};
+use crate::source::Tree;
 
 /// The maximum length of a path, a query, a reference and a statement.
 const MOST_BYTES: usize = 16 * 1024;
@@ -101,6 +102,15 @@ impl Place {
         }
     }
 
+    /// The place of a file of a tree. `path` is relative to its directory and decoded; unlike paths that definitions write,
+    /// it may have `?` and `#`. `None` if it is no path of a file.
+    pub fn of_file(tree: &Tree, path: &str) -> Option<Self> {
+        let file = split(path).filter(|file| !file.is_directory)?;
+        let segments = tree.path.segments.iter().chain(&file.segments).map(Segment::as_str);
+        let whole = Pattern(vec![Piece::Literal(segments.collect::<Vec<_>>().join("/"))]);
+        Some(Self(Target::Path(whole, Vec::new(), tree.reference.clone())))
+    }
+
     /// Checks that a kind of source has such places.
     ///
     /// # Errors
@@ -129,10 +139,23 @@ impl Place {
         patterns.flat_map(Pattern::variables).collect()
     }
 
+    /// Whether its variables can have these values: those of a path stay in their segment, all others are any text without
+    /// NUL.
+    pub fn admits<'v>(&self, values: impl IntoIterator<Item = (&'v str, &'v str)>) -> bool {
+        let path = match &self.0 {
+            Target::Path(path, ..) => Some(path),
+            Target::Statement(..) => None,
+        };
+        values.into_iter().all(|(name, value)| {
+            let mut of_path = path.into_iter().flat_map(Pattern::variables).filter(|of| of.name == name);
+            is_text(value) && of_path.all(|of| is_inside(value, of.allows_slashes))
+        })
+    }
+
     /// The location for these values of its variables.
     ///
     /// # Errors
-    /// [`FetchError::NotFound`] for a value that would leave its segment, and a path with an empty segment.
+    /// [`FetchError::NotFound`] for values that it does not [admit](Self::admits), and a path with an empty segment.
     pub fn resolve<'v>(
         &self,
         values: impl IntoIterator<Item = (&'v str, &'v str)>,
@@ -141,17 +164,21 @@ impl Place {
         match &self.0 {
             Target::Path(path, query, reference) => {
                 let is_directory = path.ends_with_slash();
-                let path = split(&path.resolve(&values)?).filter(|path| path.is_directory == is_directory);
+                let path = split(&path.resolve(&values, is_inside)?)
+                    .filter(|path| path.is_directory == is_directory);
                 let path = path.ok_or(FetchError::NotFound)?;
                 let mut resolved = Vec::with_capacity(query.len());
                 for (name, pattern) in query {
                     if !pattern.is_absent(&values) {
-                        resolved.push((name.clone(), pattern.resolve(&values)?));
+                        resolved.push((name.clone(), pattern.resolve(&values, |value, _| is_text(value))?));
                     }
                 }
                 Ok(Location::Path { path, query: resolved, reference: reference.clone() })
             }
             Target::Statement(statement, format) => {
+                if !values.values().copied().all(is_text) {
+                    return Err(FetchError::NotFound);
+                }
                 let parameters = values.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
                 let (statement, parameters) = (statement.clone(), parameters.collect());
                 Ok(Location::Statement { statement, parameters, format: *format })
@@ -165,6 +192,21 @@ fn check_length(member: &str, bytes: usize, most: usize) -> Result<(), SettingsE
         return Err(SettingsError::new(member, format!("is longer than {most} bytes")));
     }
     Ok(())
+}
+
+/// Whether a value stays in its segment of a path, or forms segments of its own if it may have slashes.
+fn is_inside(value: &str, allows_slashes: bool) -> bool {
+    let is_inside = |part: &str| part != "." && part != ".." && !part.contains(['/', '\\', '\0']);
+    if allows_slashes && value.contains('/') {
+        value.split('/').all(|part| !part.is_empty() && is_inside(part))
+    } else {
+        is_inside(value)
+    }
+}
+
+/// Whether a value can be a parameter of a query or of a statement.
+fn is_text(value: &str) -> bool {
+    !value.contains('\0')
 }
 
 /// Parses a path. It is checked as it is written and as it is decoded, with a letter for each variable.
@@ -273,16 +315,14 @@ impl Pattern {
         )
     }
 
-    fn resolve(&self, values: &BTreeMap<&str, &str>) -> Result<String, FetchError> {
+    fn resolve(
+        &self,
+        values: &BTreeMap<&str, &str>,
+        is_valid: impl Fn(&str, bool) -> bool,
+    ) -> Result<String, FetchError> {
         self.fill(|name, allows_slashes| {
             let value = values.get(name).copied().unwrap_or_default();
-            let is_inside = |part: &str| part != "." && part != ".." && !part.contains(['/', '\\', '\0']);
-            let is_valid = if allows_slashes && value.contains('/') {
-                value.split('/').all(|part| !part.is_empty() && is_inside(part))
-            } else {
-                is_inside(value)
-            };
-            if is_valid { Ok(value) } else { Err(FetchError::NotFound) }
+            if is_valid(value, allows_slashes) { Ok(value) } else { Err(FetchError::NotFound) }
         })
     }
 

@@ -20,9 +20,10 @@ pub struct Validator(pub Vec<u8>);
 /// How much a call may read.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds<'p> {
-    /// The maximum number of bytes of all contents together, after decompression.
+    /// The maximum number of bytes of all contents together, after decompression. Each row of a statement but the first
+    /// counts 8 bytes more.
     pub bytes: u64,
-    /// The maximum number of files of a directory, or rows of a statement.
+    /// The maximum number of files of a directory.
     pub entries: usize,
     /// What the source answered another call since then need not be asked again: the commit that a reference names.
     /// `None` for everything.

@@ -3,16 +3,20 @@
 use crate::class::Class;
 use crate::layout::{Layout, Parameter, Separator, Slot, Variable};
 use crate::scan;
+use crate::value::Allowed;
 
 impl Layout {
     /// The values by variable, `None` for each that the URI omits. `None` if the URI does not match.
-    pub(super) fn read(&self, uri: &str) -> Option<Vec<Option<String>>> {
+    pub(super) fn read(&self, uri: &str, allowed: Allowed) -> Option<Vec<Option<String>>> {
+        if allowed == Allowed::Expandable && scan::has_dot_dot_segment(uri) {
+            return None;
+        }
         let (_, body) = scan::split_around(uri, 0, &self.head, 0)?;
-        let mut values = Values(vec![None; self.names.len()]);
+        let mut values = Values { read: vec![None; self.names.len()], allowed };
         let body = self.read_fragment(body, &mut values)?;
         let (mut body, _) = scan::split_around(body, body.len(), &self.tail, self.tail.len())?;
         let Some(pivot) = self.slots.get(self.pivot) else {
-            return (body.is_empty() && !scan::has_dot_dot_segment(uri)).then_some(values.0);
+            return body.is_empty().then_some(values.read);
         };
         for (slot, separator) in self.slots.iter().zip(&self.separators).take(self.pivot) {
             let (text, rest) = separator.split_first(body)?;
@@ -25,7 +29,7 @@ impl Layout {
             body = rest;
         }
         pivot.read(self, body, &mut values)?;
-        (!scan::has_dot_dot_segment(uri)).then_some(values.0)
+        Some(values.read)
     }
 
     /// Reads the fragment, if the template has one; returns the text before it.
@@ -92,16 +96,19 @@ impl Slot {
 }
 
 /// The values read so far, by variable.
-struct Values(Vec<Option<String>>);
+struct Values {
+    read: Vec<Option<String>>,
+    allowed: Allowed,
+}
 
 impl Values {
     /// Stores the value of a variable; `None` if the text is not a value, or the variable has one already.
     fn put(&mut self, variable: Variable, raw: &str) -> Option<()> {
-        let place = &mut self.0[variable.index];
+        let place = &mut self.read[variable.index];
         if place.is_some() {
             return None;
         }
-        *place = Some(variable.decode(raw)?);
+        *place = Some(variable.decode(raw, self.allowed)?);
         Some(())
     }
 }

@@ -12,6 +12,7 @@ use crate::layout::Layout;
 use crate::limits::MAX_TEMPLATE_BYTES;
 use crate::overlap::{Pattern, Specificity};
 use crate::syntax::{self, Operator, Part};
+use crate::value::Allowed;
 
 /// A URI template of RFC 6570 up to level 3, kept as given and compared byte for byte.
 ///
@@ -135,7 +136,17 @@ impl UriTemplate {
     ///
     /// `uri` need not be validated: an invalid URI may match `{+a}`, and has no other effect.
     pub fn matches(&self, uri: &str) -> Option<Vec<(&str, String)>> {
-        let values = self.0.layout.read(uri)?;
+        self.values(uri, Allowed::Expandable)
+    }
+
+    /// As [`matches`](Self::matches), for values of any text, also those that do not expand: with control characters, `/`
+    /// and segments `..`. What uses them as more than text must check them.
+    pub fn matches_any_text(&self, uri: &str) -> Option<Vec<(&str, String)>> {
+        self.values(uri, Allowed::AnyText)
+    }
+
+    fn values(&self, uri: &str, allowed: Allowed) -> Option<Vec<(&str, String)>> {
+        let values = self.0.layout.read(uri, allowed)?;
         Some(self.variables().zip(values).filter_map(|(name, value)| Some((name, value?))).collect())
     }
 

@@ -298,6 +298,24 @@ fn uris_that_are_not_expansions_do_not_match() {
 }
 
 #[test]
+fn any_text_matches_where_it_is_asked_for() {
+    for (text, uri, value) in [
+        ("x:{v}", "x:a%2Fb", "a/b"),
+        ("x:{v}", "x:%2E%2E", ".."),
+        ("x:/{v}", "x:/..", ".."),
+        ("x:/{+v}/y", "x:/a/../b/y", "a/../b"),
+        ("x:{?v}", "x:?v=a%00%0Ab", "a\0\nb"),
+    ] {
+        let template = template(text);
+        assert_eq!(template.matches(uri), None, "{text} {uri}");
+        assert_eq!(template.matches_any_text(uri), Some(vec![("v", value.to_owned())]), "{text} {uri}");
+    }
+    for (text, uri) in [("x:{v}", "x:a/b"), ("x:{v}", "x:%FF"), ("x:{v}", "x:"), ("x:{v}", "y:a")] {
+        assert_eq!(template(text).matches_any_text(uri), None, "{text} {uri}");
+    }
+}
+
+#[test]
 fn expansions_percent_encode_separators() {
     let values = [("a", "1-2.3~[4]"), ("b", "%41?&#;"), ("p", "%41/[?&]#;"), ("c", "\u{e4}:@")];
     for (text, uri) in [

@@ -8,14 +8,23 @@ use crate::error::ValueError;
 use crate::layout::Variable;
 use crate::scan;
 
+/// Which values match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Allowed {
+    /// Those that expand.
+    Expandable,
+    /// All that are UTF-8.
+    AnyText,
+}
+
 impl Variable {
-    /// Decodes the value that is written as `raw` in a URI, once. `None` if it is not valid.
-    pub(super) fn decode(&self, raw: &str) -> Option<String> {
+    /// Decodes the value that is written as `raw` in a URI, once. `None` if it is not one of these values.
+    pub(super) fn decode(&self, raw: &str, allowed: Allowed) -> Option<String> {
         if !scan::is_encoded(raw, self.accepts) {
             return None;
         }
         let value = percent_decode_str(raw).decode_utf8().ok()?;
-        self.check(&value).is_ok().then(|| value.into_owned())
+        (allowed == Allowed::AnyText || self.check(&value).is_ok()).then(|| value.into_owned())
     }
 
     /// Appends an encoded value to a URI.

@@ -21,6 +21,11 @@ async fn definitions_are_shown_with_their_source_as_sent() {
     assert_eq!(shown, answered(200, Some(2), &sent));
     let listed = site.replica.admin("GET", "/agents/notes/resources", None).await.json();
     assert_eq!(listed["items"], json!([sent]));
+    let content = format!("/agents/notes/resources/content?uri={}", encode("test://a"));
+    let elsewhere =
+        "the content of the resource comes from a connection and is not stored; read it at the MCP endpoint";
+    let refused = normalized(&site.replica.admin("GET", &content, None).await);
+    assert_eq!(refused, problem(400, "invalid_params", elsewhere));
 
     let template = json!({"uriTemplate": "test://c/{city}", "name": "c", "source": source("c/{city}")});
     let made = site.template("test://c/{city}", template.clone()).await;

@@ -84,6 +84,21 @@ async fn rate_and_circuit_refuse_before_the_source_is_asked() {
 }
 
 #[tokio::test]
+async fn source_that_asks_for_a_pause_is_not_asked_meanwhile() {
+    let site = Site::new().await;
+    let asking = Reply::Answer(429, vec![("retry-after", "25".to_owned())], Vec::new());
+    site.upstream.answer("a", asking);
+    site.upstream.answer("b", text("b"));
+    site.resource("a", source("a")).await;
+    site.resource("b", source("b")).await;
+    assert_eq!(site.read("test://a").await["error"], failed("status"));
+    for uri in ["test://a", "test://b"] {
+        assert_eq!(site.read(uri).await["error"], failed("busy"), "{uri}");
+    }
+    assert_eq!(site.upstream.count(), 1);
+}
+
+#[tokio::test]
 async fn hanging_source_holds_nothing_that_others_need() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_LIMITS__CONCURRENT_REQUESTS", 2).start().await;

@@ -41,6 +41,8 @@ impl Site {
         let new = json!({"id": "weather", "kind": "sql", "tenants": "*", "settings": settings});
         let made = replica.admin("POST", "/connections", Some(new)).await;
         assert_eq!(made.status, 201, "{}", made.text());
+        let files = json!({"id": "docs", "kind": "file", "tenants": "*", "settings": {"root": root.display().to_string()}});
+        assert_eq!(replica.admin("POST", "/connections", Some(files)).await.status, 201);
         Self { _database: database, folder, replica, key }
     }
 
@@ -123,4 +125,33 @@ async fn first_column_of_a_statement_completes() {
     let refused = normalized(&site.replica.admin("PUT", &path, Some(body)).await);
     let expected = "completions.city: source.statement: the connection has no statement of this name";
     assert_eq!(refused, problem(400, "invalid_params", expected));
+}
+
+#[tokio::test]
+async fn bound_parameters_take_any_text_but_nul() {
+    let site = Site::new().await;
+    let database = rusqlite::Connection::open(site.folder.path().join("weather.db")).unwrap();
+    let text = async |uri: &str| site.replica.http.text("notes", &site.key, uri).await;
+    let put = async |uri_template: &str, body: Value| {
+        let path = format!("/agents/notes/templates?uriTemplate={}", encode(uri_template));
+        let made = site.replica.admin("PUT", &path, Some(body)).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    };
+    put("weather:/{city}", json!({"name": "t", "source": statement("@forecast", "text")})).await;
+    put("inline:/{city}", json!({"name": "t", "template": "{{ city }}"})).await;
+    put("file:/{city}", json!({"name": "t", "source": {"connection": "docs", "path": "{city}"}})).await;
+    let cities = ["Rome/Lazio", "..", ".", "a\\b", "a\nb", "../x", "Rome\u{7f}", "'; drop table forecast --"];
+    for city in cities {
+        database.execute("insert into forecast values (?1, 7)", [city]).unwrap();
+        let encoded = encode(city).replace('.', "%2E");
+        assert_eq!(text(&format!("weather:/{encoded}")).await.as_deref(), Some("7"), "{city:?}");
+    }
+    assert_eq!(text("weather:/Rome%00").await, None);
+    // A body is rendered, and a path opened, for fewer.
+    for city in ["Rome%2FLazio", "%2E%2E", "%2E%2E%2Fx"] {
+        assert_eq!(text(&format!("inline:/{city}")).await, None, "{city}");
+        assert_eq!(text(&format!("file:/{city}")).await, None, "{city}");
+    }
+    assert_eq!(text("inline:/a%0Ab").await, None);
+    assert_eq!(text("file:/weather.db%00").await, None);
 }

@@ -105,7 +105,11 @@ fn values_stay_within_their_segment() {
     ] {
         assert_eq!(resolved(&simple, &[("city", value)]), Err(FetchError::NotFound), "{value:?}");
         assert_eq!(resolved(&nested, &[("city", value)]), Err(FetchError::NotFound), "{value:?}");
+        if !value.is_empty() {
+            assert!(!simple.admits([("city", value)]) && !nested.admits([("city", value)]), "{value:?}");
+        }
     }
+    assert!(!simple.admits([("city", "a/b")]) && nested.admits([("city", "a/b"), ("other", "..")]));
     for text in ["{v}", "{+v}", "a/{v}", "a/{+v}", "{v}/", "a/{v}/", "{v}/a"] {
         assert_eq!(resolved(&path(text).unwrap(), &[("v", "")]), Err(FetchError::NotFound), "{text}");
     }
@@ -131,12 +135,18 @@ fn queries_and_statements_take_values() {
     };
     let expected = [("q", "a&b=c,de"), ("units", "metric")];
     assert_eq!(query, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    assert_eq!(place.resolve([("city", "..")]), Err(FetchError::NotFound));
+    assert!(place.admits([("city", "..")]) && place.resolve([("city", "../a\\b\n")]).is_ok());
+    assert!(!place.admits([("city", "a\0")]));
+    assert_eq!(place.resolve([("city", "a\0")]), Err(FetchError::NotFound));
 
     let text = PlaceText { statement: Some("@forecast".into()), ..PlaceText::default() };
     let parameters = BTreeMap::from([("city".to_owned(), "../a\\b".to_owned())]);
     let expected = Location::Statement { statement: "@forecast".into(), parameters, format: Format::Json };
-    assert_eq!(Place::new(text).unwrap().resolve([("city", "../a\\b")]), Ok(expected));
+    let place = Place::new(text).unwrap();
+    assert!(place.admits([("city", "../a\\b")]));
+    assert_eq!(place.resolve([("city", "../a\\b")]), Ok(expected));
+    assert!(!place.admits([("city", "a\0")]));
+    assert_eq!(place.resolve([("city", "a\0")]), Err(FetchError::NotFound));
 }
 
 #[test]

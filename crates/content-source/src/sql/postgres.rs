@@ -90,11 +90,11 @@ impl Postgres {
         statement: &Statement,
         parameters: &BTreeMap<String, String>,
         format: Format,
-        Bounds { bytes, entries, pace, .. }: Bounds<'_>,
+        Bounds { bytes, pace, .. }: Bounds<'_>,
     ) -> Result<Content, FetchError> {
         let session = self.begin().await?;
         session.allow(bytes, pace);
-        let mut rows = Rows::new(format, bytes, entries);
+        let mut rows = Rows::new(format, bytes);
         let query = prepare(&session, statement, format, rows.limit()).await?;
         let values = statement.parameters().iter().map(|name| Text(parameters.get(name).map(String::as_str)));
         let values: Vec<_> = values.collect();
@@ -209,7 +209,7 @@ async fn prepare(
     session: &Session,
     statement: &Statement,
     format: Format,
-    limit: usize,
+    limit: u64,
 ) -> Result<Query, FetchError> {
     let rows = statement.sub_query('$');
     // Names that no statement has, so that they stand for no column.

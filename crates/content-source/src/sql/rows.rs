@@ -6,27 +6,29 @@ use crate::error::FetchError;
 use crate::location::Format;
 use crate::source::Content;
 
+/// What each row but the first counts for, besides what is written of it: about what a server sends for it.
+const ROW_BYTES: u64 = 8;
+
 /// The content that rows become.
 #[derive(Debug)]
 pub(super) struct Rows {
     format: Format,
     max_bytes: u64,
-    max_rows: usize,
     bytes: Vec<u8>,
-    count: usize,
+    count: u64,
 }
 
 impl Rows {
-    pub(super) fn new(format: Format, max_bytes: u64, max_rows: usize) -> Self {
-        Self { format, max_bytes, max_rows, bytes: Vec::new(), count: 0 }
+    pub(super) fn new(format: Format, max_bytes: u64) -> Self {
+        Self { format, max_bytes, bytes: Vec::new(), count: 0 }
     }
 
     /// How many rows to ask for: one more than allowed, which shows that there are too many.
-    pub(super) fn limit(&self) -> usize {
+    pub(super) fn limit(&self) -> u64 {
         match self.format {
             // The only row.
             Format::Blob => 2,
-            Format::Json | Format::Csv | Format::Text => self.max_rows.saturating_add(1),
+            Format::Json | Format::Csv | Format::Text => self.max_bytes / ROW_BYTES + 2,
         }
     }
 
@@ -92,7 +94,8 @@ impl Rows {
 
     fn check(&self) -> Result<(), FetchError> {
         let length = u64::try_from(self.bytes.len()).unwrap_or(u64::MAX);
-        if self.count > self.max_rows || length > self.max_bytes {
+        let overhead = self.count.saturating_sub(1).saturating_mul(ROW_BYTES);
+        if length.saturating_add(overhead) > self.max_bytes {
             return Err(FetchError::TooLarge);
         }
         Ok(())

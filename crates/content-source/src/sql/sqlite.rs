@@ -61,9 +61,9 @@ impl Sqlite {
         statement: &Statement,
         parameters: &BTreeMap<String, String>,
         format: Format,
-        Bounds { bytes, entries, pace, .. }: Bounds<'_>,
+        Bounds { bytes, pace, .. }: Bounds<'_>,
     ) -> Result<Content, FetchError> {
-        let rows = Rows::new(format, bytes, entries);
+        let rows = Rows::new(format, bytes);
         let query = format!("select * from {} limit {}", statement.sub_query('?'), rows.limit());
         let parameters = statement.parameters().iter().map(|name| parameters.get(name).cloned()).collect();
         let run = Run { query, parameters, format };

@@ -99,8 +99,9 @@ async fn what_postgres_sends_is_bounded_and_ends_when_it_is_dropped() {
     let cluster = Cluster::start("create role reader login").await;
     let source = cluster.connect(&json!({}));
     let too_large = [
-        ("select generate_series(1, 101)", Format::Json),
-        ("select generate_series(1, 101)", Format::Text),
+        ("select generate_series(1, 8000)", Format::Json),
+        // 39 kB, and 8 bytes for each row.
+        ("select generate_series(1, 8000)", Format::Text),
         ("select repeat('x', 1000) from generate_series(1, 90)", Format::Csv),
         // A single row.
         ("select repeat('x', 65537)", Format::Text),
@@ -114,8 +115,9 @@ async fn what_postgres_sends_is_bounded_and_ends_when_it_is_dropped() {
     let sixty = location("select repeat('x', 60000)", &[], Format::Text);
     assert_paced(60_000, async |bounds| source.fetch(&sixty, None, bounds).await).await;
     assert_eq!(text(&source, "select repeat('x', 65536)", &[], Format::Text).await, Ok("x".repeat(65536)));
-    let rows = text(&source, "select generate_series(1, 100)", &[], Format::Text).await.unwrap();
-    assert_eq!(rows.lines().count(), 100);
+    // More than the files of a directory.
+    let rows = text(&source, "select generate_series(1, 4000)", &[], Format::Text).await.unwrap();
+    assert_eq!(rows.lines().count(), 4000);
 
     let sleeping = "select count(*)::int from pg_stat_activity where query like '%pg_sleep(60)%' and pid <> pg_backend_pid()";
     let sleep = location("select pg_sleep(60)::text", &[], Format::Text);

@@ -114,6 +114,9 @@ async fn statements_of_sqlite_only_read_their_file() {
         let expected = if expected == FetchError::Busy { Ok("[{\"a\":1}]".into()) } else { Err(expected) };
         assert_eq!(found, expected, "{statement}");
     }
+    let many = "with recursive n(a) as (select 1 union all select a + 1 from n limit 4000) select a from n";
+    let rows = text(&source, many, &[], Format::Text).await.unwrap();
+    assert_eq!(rows.lines().count(), 4000);
     assert_eq!(std::fs::read(folder.path().join("city.db")).unwrap(), before);
     let names: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["city.db"]);
