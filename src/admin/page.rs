@@ -49,7 +49,8 @@ pub(super) struct Page<'a> {
     seal: &'a CursorSeal,
     list: &'static str,
     uid: Uuid,
-    limit: i64,
+    /// The maximum number of items.
+    pub(super) limit: i64,
     /// The position of the last item of the previous page; empty for the first page.
     pub(super) after: String,
 }
@@ -64,11 +65,6 @@ pub(super) struct Items<T> {
 }
 
 impl Page<'_> {
-    /// The page with at most so many items.
-    pub(super) fn at_most(self, items: i64) -> Self {
-        Self { limit: self.limit.min(items), ..self }
-    }
-
     /// How many items to read: one more than the page holds, to know whether there is a next page.
     pub(super) fn read(&self) -> i64 {
         self.limit + 1
@@ -77,23 +73,23 @@ impl Page<'_> {
     /// The answer with the items that were read.
     pub(super) fn answer<R, T>(
         &self,
-        rows: Vec<R>,
-        position: impl Fn(&R) -> String,
-        show: impl Fn(R) -> T,
-    ) -> axum::Json<Items<T>> {
-        axum::Json(self.items(rows, position, show))
-    }
-
-    /// The page with the items that were read.
-    pub(super) fn items<R, T>(
-        &self,
         mut rows: Vec<R>,
         position: impl Fn(&R) -> String,
         show: impl Fn(R) -> T,
-    ) -> Items<T> {
+    ) -> axum::Json<Items<T>> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let more = rows.len() > limit;
         rows.truncate(limit);
+        axum::Json(self.items((rows, more), position, show))
+    }
+
+    /// The page with these items, which are all that it has.
+    pub(super) fn items<R, T>(
+        &self,
+        (rows, more): (Vec<R>, bool),
+        position: impl Fn(&R) -> String,
+        show: impl Fn(R) -> T,
+    ) -> Items<T> {
         let last = rows.last().filter(|_| more).map(position);
         let next_cursor = last.map(|last| self.seal.seal(self.list, self.uid, &last));
         Items { items: rows.into_iter().map(show).collect(), next_cursor }

@@ -9,7 +9,7 @@ use super::definitions::CatalogCall;
 use super::extract::Params;
 use super::openapi::Problems;
 use super::services::Answer;
-use crate::catalog::search::{Found, MOST_RESULTS, SearchRequest, SearchedKind};
+use crate::catalog::search::{DEFAULT_RESULTS, Found, MOST_RESULTS, SearchRequest, SearchedKind};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::label::CallerLabels;
@@ -26,7 +26,7 @@ pub(super) struct SearchParams {
     #[param(inline)]
     kind: Option<SearchedKind>,
     /// The maximum number of results.
-    #[param(minimum = 1, maximum = 20, default = 20)]
+    #[param(minimum = 1, maximum = 500, default = 20)]
     limit: Option<usize>,
 }
 
@@ -66,14 +66,14 @@ impl From<Found> for SearchResult {
     operation_id = "searchAgent",
     tag = "Agents",
     params(("agent" = String, Path, description = "The id of the agent"), SearchParams),
-    responses((status = 200, description = "At most 20 definitions, the best first", body = SearchResults), Problems)
+    responses((status = 200, description = "The definitions, the best first", body = SearchResults), Problems)
 )]
 pub(super) async fn search(
     call: CatalogCall,
     Params(params): Params<SearchParams>,
 ) -> Answer<impl IntoResponse> {
     let agent = call.agent().await?;
-    let limit = params.limit.unwrap_or(MOST_RESULTS);
+    let limit = params.limit.unwrap_or(DEFAULT_RESULTS);
     if !(1..=MOST_RESULTS).contains(&limit) {
         return Err(Fault::invalid_params(format!("limit must be 1 to {MOST_RESULTS}")).into());
     }

@@ -142,9 +142,6 @@ impl Form for Skill {
     type Input = SkillInput;
     type View = SkillView;
 
-    // With their files, skills are long.
-    const MOST_LISTED: i64 = 20;
-
     fn most_bytes(limits: ContentLimits) -> usize {
         limits.skill.bytes * 2 + AROUND_FILES
     }
@@ -240,7 +237,7 @@ fn declared_archive(headers: &HeaderMap) -> Result<Option<Format>, Fault> {
 pub(super) struct ListParams {
     /// One skill with its contents.
     path: Option<String>,
-    /// The maximum number of items on the page; a page has at most 20 skills.
+    /// The maximum number of items on the page, which has fewer once they have about 10,000 files together.
     #[param(minimum = 1, maximum = 500, default = 100)]
     limit: Option<i64>,
     /// The `nextCursor` of the previous page.

@@ -46,6 +46,15 @@ pub trait Table: Member {
         limit: i64,
     ) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
 
+    /// How many of these keys, in order, a page may have: less than all where so many definitions would be too large.
+    fn fitting(
+        _: &mut PgConnection,
+        _: AgentRef,
+        keys: &[String],
+    ) -> impl Future<Output = Result<usize, StoreError>> + Send {
+        std::future::ready(Ok(keys.len()))
+    }
+
     /// The members that are stored as one JSON text; empty if there are none.
     fn encode(new: &Self::New) -> Result<String, StoreError>;
 
@@ -182,15 +191,21 @@ impl Snapshot {
         K::read(self.connection(), agent, only, between).await
     }
 
-    /// The definitions of an agent after a key, in byte order.
+    /// At most `limit` definitions of an agent after a key, in byte order, and whether there are more: fewer where so many
+    /// would be too large.
     pub async fn definitions_after<K: Table>(
         &mut self,
         agent: AgentRef,
         (after, limit): (&str, i64),
         sources: &Sources,
-    ) -> Result<Vec<K>, StoreError> {
-        let keys = K::keys_after(self.connection(), agent, after, limit).await?;
-        self.definitions(agent, Some(&keys), sources).await
+    ) -> Result<(Vec<K>, bool), StoreError> {
+        let mut keys = K::keys_after(self.connection(), agent, after, limit.saturating_add(1)).await?;
+        let found = keys.len();
+        keys.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        let fitting = K::fitting(self.connection(), agent, &keys).await?;
+        keys.truncate(fitting.max(1));
+        let has_more = keys.len() < found;
+        Ok((self.definitions(agent, Some(&keys), sources).await?, has_more))
     }
 }
 

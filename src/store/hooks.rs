@@ -119,16 +119,20 @@ impl Write {
     }
 
     /// The resource templates of an agent, with their labels.
-    pub async fn labelled_templates(&mut self, agent: AgentRef) -> Result<Vec<(String, Labels)>, StoreError> {
+    pub async fn labelled_templates(
+        &mut self,
+        agent: AgentRef,
+    ) -> Result<Vec<(String, Labels, bool)>, StoreError> {
         let rows = sqlx::query!(
-            "select uri_template, nullif(labels, '{}') as labels from templates where tenant = $1 and agent = $2",
+            "select uri_template, nullif(labels, '{}') as labels, place is not null as \"is_sourced!\" from templates \
+             where tenant = $1 and agent = $2",
             agent.tenant.0,
             agent.uid.0,
         )
         .fetch_all(self.connection())
         .await?;
         let labels = |row: Option<Vec<String>>| super::columns::labels(row.as_deref());
-        rows.into_iter().map(|row| Ok((row.uri_template, labels(row.labels)?))).collect()
+        rows.into_iter().map(|row| Ok((row.uri_template, labels(row.labels)?, row.is_sourced))).collect()
     }
 
     /// Inserts a hook, or replaces its encrypted secret.

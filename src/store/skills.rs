@@ -17,6 +17,9 @@ use crate::model::resource::{Part, PartKind};
 use crate::model::scope::Revision;
 use crate::model::skill::{NewSkill, Skill, SkillRoot};
 
+/// The maximum size of the lists of files on a page of skills, except for a single larger one.
+const PAGE_BYTES: i64 = 2 << 20;
+
 struct Row {
     root: String,
     frontmatter: String,
@@ -115,6 +118,26 @@ impl Table for Skill {
         )
         .fetch_all(connection)
         .await?)
+    }
+
+    async fn fitting(
+        connection: &mut PgConnection,
+        agent: AgentRef,
+        keys: &[String],
+    ) -> Result<usize, StoreError> {
+        let fitting = sqlx::query_scalar!(
+            r#"select count(*) as "fitting!" from (
+                select sum(octet_length(files)) over (order by root) as bytes from skills
+                where (tenant, agent, root) in (select $1::uuid, $2::uuid, unnest($3::text[]))
+            ) listed where bytes <= $4"#,
+            agent.tenant.0,
+            agent.uid.0,
+            keys,
+            PAGE_BYTES,
+        )
+        .fetch_one(connection)
+        .await?;
+        Ok(usize::try_from(fitting).unwrap_or(usize::MAX))
     }
 
     fn encode(new: &NewSkill) -> Result<String, StoreError> {

@@ -209,6 +209,26 @@ async fn agents_that_are_not_searched_have_no_index() {
 }
 
 #[tokio::test]
+async fn as_many_results_are_answered_as_are_asked_for() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let resource = |number: usize| json!({"uri": format!("x:{number:03}"), "name": "n", "contents": [{"text": format!("apple {number}")}]});
+    let manifest = json!({"apiVersion": "waggle/v1", "resources": (0..60).map(resource).collect::<Vec<_>>()});
+    assert_eq!(replica.admin("PUT", "/agents/a/manifest", Some(manifest)).await.status, 200);
+    let items = async |limit: &str| {
+        let found = replica.admin("GET", &format!("{}{limit}", path("apple")), None).await.json();
+        found["items"].as_array().unwrap().clone()
+    };
+    let all = items("&limit=500").await;
+    assert_eq!((items("").await.len(), items("&limit=45").await.len(), all.len()), (20, 45, 60));
+    let mut seen: Vec<_> = all.iter().map(|item| item["id"].as_str().unwrap()).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 60);
+    assert!(all.iter().all(|item| item["text"].as_str().unwrap().starts_with("apple")), "{all:?}");
+}
+
+#[tokio::test]
 async fn bad_queries_are_refused() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
@@ -217,8 +237,8 @@ async fn bad_queries_are_refused() {
         ("", "query: missing field `q`"),
         ("q=", "q must have 1 to 256 characters"),
         (&long, "q must have 1 to 256 characters"),
-        ("q=a&limit=0", "limit must be 1 to 20"),
-        ("q=a&limit=21", "limit must be 1 to 20"),
+        ("q=a&limit=0", "limit must be 1 to 500"),
+        ("q=a&limit=501", "limit must be 1 to 500"),
         ("q=a&limit=-1", "query: limit: invalid digit found in string"),
         (
             "q=a&kind=tool",

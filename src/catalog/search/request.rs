@@ -9,8 +9,10 @@ use crate::model::fault::Fault;
 
 /// The maximum length of a query in characters.
 const MAX_QUERY_CHARS: usize = 256;
+/// The number of results where no other is asked for.
+pub const DEFAULT_RESULTS: usize = 20;
 /// The maximum number of results.
-pub const MOST_RESULTS: usize = 20;
+pub const MOST_RESULTS: usize = 500;
 
 /// What is searched for.
 #[derive(Debug, Clone)]
@@ -21,7 +23,7 @@ pub struct SearchRequest {
 }
 
 impl SearchRequest {
-    /// Checks a query. Finds at most [`MOST_RESULTS`] definitions, of every kind.
+    /// Checks a query. Finds at most [`DEFAULT_RESULTS`] definitions, of every kind.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], which names the parameter `name`.
@@ -31,7 +33,7 @@ impl SearchRequest {
         if !(1..=MAX_QUERY_CHARS).contains(&length) {
             return Err(Fault::invalid_params(format!("{name} must have 1 to {MAX_QUERY_CHARS} characters")));
         }
-        Ok(Self { query: Arc::new(Query::parse(query)), kind: None, limit: MOST_RESULTS })
+        Ok(Self { query: Arc::new(Query::parse(query)), kind: None, limit: DEFAULT_RESULTS })
     }
 
     /// Finds definitions of one kind only.
@@ -40,7 +42,7 @@ impl SearchRequest {
         Self { kind, ..self }
     }
 
-    /// Finds at most `limit` definitions.
+    /// Finds at most `limit` definitions, and no more than [`MOST_RESULTS`].
     #[must_use]
     pub fn limited(self, limit: usize) -> Self {
         Self { limit: limit.min(MOST_RESULTS), ..self }

@@ -1,12 +1,13 @@
 //! Results of a search as they are shown: titles, and excerpts of texts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use search::{Query, excerpt};
 
-use super::SearchRequest;
 use super::document::{Searched, SearchedKind, Subject, Texts, beginning};
+use super::{DEFAULT_RESULTS, SearchRequest};
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::View;
 use crate::model::allocated::shared_bytes;
@@ -101,13 +102,21 @@ impl Catalog {
         subjects: Vec<Subject>,
         SearchRequest { query, limit, .. }: SearchRequest,
     ) -> Result<Vec<Found>, Fault> {
-        let drafts = subjects.iter().filter_map(|subject| Draft::of_subject(&view, subject));
-        let drafts: Vec<_> = drafts.take(limit).collect();
-        let contents = drafts.iter().flat_map(|draft| draft.contents.iter());
-        let hashes: BTreeSet<_> = contents.map(|(hash, _)| *hash).collect();
-        let loaded = self.beginnings(payer, agent, hashes).await?;
-        let finish = move || Ok(drafts.into_iter().map(|draft| draft.finished(&query, &loaded)).collect());
-        Ok(self.renderer.run(payer, finish).await?)
+        let mut drafts = subjects.iter().filter_map(|subject| Draft::of_subject(&view, subject)).take(limit);
+        let mut all = Vec::new();
+        loop {
+            let some: Vec<_> = drafts.by_ref().take(DEFAULT_RESULTS).collect();
+            if some.is_empty() {
+                return Ok(all);
+            }
+            let contents = some.iter().flat_map(|draft| draft.contents.iter());
+            let hashes: BTreeSet<_> = contents.map(|(hash, _)| *hash).collect();
+            let loaded = self.beginnings(payer, agent, hashes).await?;
+            let query = Arc::clone(&query);
+            let finish = move || Ok(some.into_iter().map(|draft| draft.finished(&query, &loaded)).collect());
+            let mut finished: Vec<_> = self.renderer.run(payer, finish).await?;
+            all.append(&mut finished);
+        }
     }
 
     /// The beginnings of contents; without those that are purged already.

@@ -5,7 +5,7 @@ use tar::EntryType;
 
 use super::{body, digest, file, put, send, skill, skill_md, tar, zip};
 use crate::support::answers::{answered, normalized, problem};
-use crate::support::app::{Builder, gateway, resource};
+use crate::support::app::{Builder, encode, gateway, resource};
 use crate::support::cluster::database;
 
 #[tokio::test]
@@ -177,15 +177,15 @@ async fn manifest_without_skills_leaves_them_and_an_empty_list_deletes_them() {
         skill["path"] = json!(format!("acme/{name}"));
         skill
     };
-    let none = json!({"count": 0, "resources": [], "templates": [], "prompts": []});
-    let some =
-        |path: &str| json!({"count": 1, "resources": [], "templates": [], "prompts": [], "skills": [path]});
+    let of_skills = |skills: &[&str]| json!({"count": skills.len(), "resources": [], "templates": [], "prompts": [], "skills": skills, "mounts": []});
+    let (none, some) = (of_skills(&[]), |path: &str| of_skills(&[path]));
     let expected = |revision: i64, created: &Value, updated: &Value, deleted: &Value, unchanged: usize| {
         let body = json!({
             "revision": revision, "created": created, "updated": updated, "deleted": deleted, "unchanged": unchanged,
         });
         answered(200, Some(revision), &body)
     };
+    let before = replica.admin("GET", "/agents/a/manifest", None).await.json();
     let answer = apply(json!({"skills": [of("refunds", &[])]})).await;
     assert_eq!(normalized(&answer), expected(2, &some("acme/refunds"), &none, &none, 0));
     assert_eq!(normalized(&apply(json!({})).await), expected(2, &none, &none, &none, 0));
@@ -209,10 +209,50 @@ async fn manifest_without_skills_leaves_them_and_an_empty_list_deletes_them() {
     assert_eq!(normalized(&apply(nested).await), occupied);
     let bad = apply(json!({"skills": [{"path": "acme/a", "files": []}]})).await;
     assert_eq!(normalized(&bad), problem(400, "invalid_params", "skills[0] (acme/a): SKILL.md is missing"));
+    // An export of before there were skills has none of them.
+    let restored = replica.admin("PUT", "/agents/a/manifest", Some(before)).await;
+    assert_eq!(normalized(&restored), expected(4, &none, &none, &some("acme/refunds"), 0));
+    apply(json!({"skills": [of("refunds", &[])]})).await;
     assert_eq!(
         normalized(&apply(json!({"skills": []})).await),
-        expected(4, &none, &none, &some("acme/refunds"), 0)
+        expected(6, &none, &none, &some("acme/refunds"), 0)
     );
+}
+
+#[tokio::test]
+async fn page_of_skills_has_the_default_of_lists_and_ends_by_its_files() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let apply = async |skills: Vec<Value>| {
+        let manifest = json!({"apiVersion": "waggle/v1", "skills": skills});
+        let applied = replica.admin("PUT", "/agents/a/manifest", Some(manifest)).await;
+        assert_eq!(applied.status, 200, "{}", applied.text());
+    };
+    let named = |number: usize, files: &[(&str, &str)]| {
+        let name = format!("s{number:03}");
+        let mut skill = body(&name, files);
+        skill["path"] = json!(name);
+        skill
+    };
+    let pages = async |limit: &str| {
+        let (mut pages, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = replica.admin("GET", &format!("/agents/a/skills?{limit}{cursor}"), None).await.json();
+            pages.push(page["items"].as_array().unwrap_or_else(|| panic!("{page}")).len());
+            match page["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={}", encode(next)),
+                None => return pages,
+            }
+        }
+    };
+    apply((0..120).map(|number| named(number, &[])).collect()).await;
+    assert_eq!((pages("").await, pages("limit=500").await), (vec![100, 20], vec![120]));
+    // Their lists of files have more than three megabytes together.
+    let paths: Vec<_> = (0..500).map(|number| format!("{number:03}{}", "y".repeat(200))).collect();
+    let files: Vec<_> = paths.iter().map(|path| (path.as_str(), "")).collect();
+    apply((0..20).map(|number| named(number, &files)).collect()).await;
+    let pages = pages("").await;
+    assert!(pages.len() > 1 && pages.iter().sum::<usize>() == 20, "{pages:?}");
 }
 
 #[tokio::test]
