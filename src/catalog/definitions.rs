@@ -114,13 +114,13 @@ pub(super) fn growth(before: usize, after: usize) -> i32 {
 }
 
 impl Catalog {
-    /// Definitions after a key, in byte order.
+    /// At most `limit` definitions after a key, in byte order, and whether there are more.
     pub async fn definitions<K: Registered>(
         &self,
         agent: &Agent,
         after: &str,
         limit: i64,
-    ) -> Result<Vec<K>, Fault> {
+    ) -> Result<(Vec<K>, bool), Fault> {
         let mut view = self.store.snapshot().await?;
         let found = view.definitions_after(agent.into(), (after, limit), &self.sources).await?;
         view.end().await?;

@@ -106,11 +106,10 @@ impl CallHandler {
         let answered = match call {
             Call::ReadResource { uri } => self.read(&context, uri, ResultForm::Method).await,
             Call::List { list, cursor } => {
-                let labels = context.view.labels();
-                let open =
-                    |cursor: &str| self.seal.open(&purpose(name_of(*list), &labels), caller.agent.0, cursor);
+                let purpose = purpose(name_of(*list), &caller.labels());
+                let open = |cursor: &str| self.seal.open(&purpose, caller.agent.0, cursor);
                 let after = cursor.as_deref().map(open).transpose();
-                after.and_then(|after| self.list(&context, *list, after.as_deref(), &labels))
+                after.and_then(|after| self.list(&context, *list, after.as_deref(), &purpose))
             }
             Call::GetPrompt { name, arguments } => {
                 self.get_prompt(&context, name, arguments, ResultForm::Method).await
@@ -169,7 +168,7 @@ impl CallHandler {
         context: &CallContext<'_>,
         list: List,
         after: Option<&str>,
-        labels: &CallerLabels,
+        purpose: &str,
     ) -> Result<Bytes, Fault> {
         let changed = &context.view.snapshot().changed;
         let revision = match list {
@@ -177,18 +176,13 @@ impl CallHandler {
             List::Templates => changed.lists.templates,
             List::Prompts => changed.lists.prompts,
         };
-        let subject = ResultSubject::Page(list, after.map(str::to_owned), labels.clone());
+        let subject = ResultSubject::Page(list, after.map(str::to_owned), context.view.labels());
         let key = context.key(subject, revision, ResultForm::Method);
-        if let Some(kept) = self.results.get(&key) {
-            return Ok(kept);
-        }
-        let page = self.catalog.list(&context.view, list, after);
-        let seal =
-            |last: String| self.seal.seal(&purpose(name_of(list), labels), context.caller.agent.0, &last);
-        let next = page.last().map(seal);
-        let result = context.encode(ResultMembers::page(&page, next.as_deref()))?;
-        self.results.keep(key, &result, context.caller.tenant);
-        Ok(result)
+        self.results.page(key, (&context.caller.labels(), context.caller.tenant), || {
+            let page = self.catalog.list(&context.view, list, after);
+            let next = page.last().map(|last| self.seal.seal(purpose, context.caller.agent.0, &last));
+            Ok((context.encode(ResultMembers::page(&page, next.as_deref()))?, next.is_some()))
+        })
     }
 
     pub(super) async fn get_prompt(
@@ -251,7 +245,7 @@ impl CallContext<'_> {
             Dialect::Legacy(_) => DialectKey::Legacy,
         };
         let (agent, timeline) = (self.caller.agent, self.view.snapshot().timeline);
-        ResultKey { agent, dialect, subject, form, timeline, revision }
+        ResultKey { agent, dialect, subject, form, timeline, revision, cursor: None }
     }
 
     /// The form of a tool's result, from an offset in the text on.
@@ -284,7 +278,7 @@ fn name_of(list: List) -> &'static str {
     }
 }
 
-/// The purpose that the cursors of a list are sealed for: the list, as callers with these labels see it.
+/// The purpose that the cursors of a list are sealed for: the list, for callers with these labels.
 pub(super) fn purpose<'n>(list: &'n str, labels: &CallerLabels) -> Cow<'n, str> {
     match labels {
         CallerLabels::These(none) if none.is_empty() => Cow::Borrowed(list),

@@ -16,8 +16,9 @@ use super::version::{ContentTypes, ToolMembers};
 use crate::cache::{MemoryBudget, WeighedCache};
 use crate::model::allocated::{allocated, behind_arc, shared_bytes};
 use crate::model::call::List;
+use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, ResourceUri, Slug, TenantId};
-use crate::model::label::CallerLabels;
+use crate::model::label::{CallerLabels, LabelsDigest};
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
 use crate::sources::FetchId;
@@ -134,6 +135,8 @@ pub(super) struct ResultKey {
     pub(super) timeline: u64,
     /// The revision of the subject, not of the agent: results of unchanged subjects survive writes to others.
     pub(super) revision: Revision,
+    /// The labels that a cursor in it is bound to; `None` without one.
+    pub(super) cursor: Option<LabelsDigest>,
 }
 
 /// What a result with content from a source depends on beside its key.
@@ -162,6 +165,24 @@ impl Results {
 
     pub(super) fn get(&self, key: &ResultKey) -> Option<Bytes> {
         self.get_stamped(key, None)
+    }
+
+    /// The page of a list, in memory or as `make` makes it, which says whether it has a cursor. A page with one is kept for
+    /// callers with these labels alone, since cursors are bound to all labels of a caller, and the page to those that count.
+    pub(super) fn page(
+        &self,
+        key: ResultKey,
+        (labels, tenant): (&CallerLabels, TenantId),
+        make: impl FnOnce() -> Result<(Bytes, bool), Fault>,
+    ) -> Result<Bytes, Fault> {
+        let bound = || ResultKey { cursor: Some(labels.digest()), ..key.clone() };
+        let kept = if self.kept.contains(&key) { self.get(&key) } else { self.get(&bound()) };
+        if let Some(kept) = kept {
+            return Ok(kept);
+        }
+        let (result, has_cursor) = make()?;
+        self.keep(if has_cursor { bound() } else { key }, &result, tenant);
+        Ok(result)
     }
 
     /// The result of a key with this stamp.
@@ -241,7 +262,15 @@ mod tests {
 
     fn key(subject: ResultSubject) -> ResultKey {
         let (agent, dialect) = (AgentId(Uuid::nil()), DialectKey::Legacy);
-        ResultKey { agent, dialect, subject, form: ResultForm::Method, timeline: 0, revision: Revision(1) }
+        ResultKey {
+            agent,
+            dialect,
+            subject,
+            form: ResultForm::Method,
+            timeline: 0,
+            revision: Revision(1),
+            cursor: None,
+        }
     }
 
     fn uri(text: &str) -> ResourceUri {

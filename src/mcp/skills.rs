@@ -27,7 +27,7 @@ impl CallHandler {
                 let skill = context.view.skill(uri.as_str());
                 let skill = skill.ok_or_else(|| Fault::UnknownUri { what: "skill", uri: uri.clone() })?;
                 self.kept(context, SkillsSubject::Entry(uri.clone()), skill.revision, |encode| {
-                    encode(ResultMembers::Skill { skill: SkillEntry::of(skill) })
+                    Ok((encode(ResultMembers::Skill { skill: SkillEntry::of(skill) })?, false))
                 })
             }
             SkillsCall::ReadDirectory { uri, cursor } => self.read_directory(context, uri, cursor.as_deref()),
@@ -35,16 +35,16 @@ impl CallHandler {
     }
 
     fn list_skills(&self, context: &CallContext<'_>, cursor: Option<&str>) -> Result<Bytes, Fault> {
-        let (labels, agent) = (context.view.labels(), context.caller.agent.0);
-        let purpose = purpose("mcp skills", &labels);
+        let agent = context.caller.agent.0;
+        let purpose = purpose("mcp skills", &context.caller.labels());
         let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
-        let subject = SkillsSubject::Page(after.clone(), labels.clone());
+        let subject = SkillsSubject::Page(after.clone(), context.view.labels());
         let revision = context.view.snapshot().changed.lists.skills;
         self.kept(context, subject, revision, |encode| {
             let page = self.catalog.skills(&context.view, after.as_deref());
             let next = page.last().map(|last| self.seal.seal(&purpose, agent, last.root.as_str()));
             let skills = page.items.iter().map(|skill| SkillEntry::of(skill)).collect();
-            encode(ResultMembers::Skills { skills, next_cursor: next.as_deref() })
+            Ok((encode(ResultMembers::Skills { skills, next_cursor: next.as_deref() })?, next.is_some()))
         })
     }
 
@@ -54,36 +54,36 @@ impl CallHandler {
         uri: &ResourceUri,
         cursor: Option<&str>,
     ) -> Result<Bytes, Fault> {
-        let (labels, agent) = (context.view.labels(), context.caller.agent.0);
+        let agent = context.caller.agent.0;
         let name = format!("mcp directory {uri}");
-        let purpose = purpose(&name, &labels);
+        let purpose = purpose(&name, &context.caller.labels());
         let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
-        let subject = SkillsSubject::Directory(uri.clone(), after.clone(), labels.clone());
+        let subject = SkillsSubject::Directory(uri.clone(), after.clone(), context.view.labels());
         let revision = context.view.snapshot().changed.lists.skills;
         self.kept(context, subject, revision, |encode| {
             let page = self.catalog.directory(&context.view, uri, after.as_deref())?;
             let next = page.last().map(|last| self.seal.seal(&purpose, agent, &last.uri().to_string()));
             let resources = Definitions(&page.items);
-            encode(ResultMembers::Resources { resources, next_cursor: next.as_deref() })
+            Ok((
+                encode(ResultMembers::Resources { resources, next_cursor: next.as_deref() })?,
+                next.is_some(),
+            ))
         })
     }
 
-    /// The result that is cached under a subject, or that `make` passes to the encoder.
+    /// The result that is cached under a subject, or that `make` passes to the encoder; it says whether that has a cursor.
     fn kept(
         &self,
         context: &CallContext<'_>,
         subject: SkillsSubject,
         revision: Revision,
-        make: impl FnOnce(&dyn Fn(ResultMembers<'_>) -> Result<Bytes, Fault>) -> Result<Bytes, Fault>,
+        make: impl FnOnce(&dyn Fn(ResultMembers<'_>) -> Result<Bytes, Fault>) -> Result<(Bytes, bool), Fault>,
     ) -> Result<Bytes, Fault> {
         let subject = ResultSubject::Skills(subject, context.caller.is_answered_as_anybody());
         let key = context.key(subject, revision, ResultForm::Method);
-        if let Some(kept) = self.results.get(&key) {
-            return Ok(kept);
-        }
-        let result = make(&|members| self.encode_skills(context, members))?;
-        self.results.keep(key, &result, context.caller.tenant);
-        Ok(result)
+        self.results.page(key, (&context.caller.labels(), context.caller.tenant), || {
+            make(&|members| self.encode_skills(context, members))
+        })
     }
 
     /// Encodes a result, which has cache hints in every revision.

@@ -177,7 +177,7 @@ pub enum CallerLabels {
 }
 
 /// A digest of [`CallerLabels`], by which a change of them is recognized.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LabelsDigest(pub [u8; 8]);
 
 impl CallerLabels {

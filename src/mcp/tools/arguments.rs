@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -48,7 +49,7 @@ pub(super) struct ReadArguments {
 struct Read<'a> {
     #[serde(borrow)]
     uri: Cow<'a, str>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "integer")]
     offset: usize,
 }
 
@@ -66,6 +67,16 @@ struct Get<'a> {
     name: Cow<'a, str>,
     #[serde(borrow, default, deserialize_with = "given")]
     arguments: Option<&'a RawValue>,
+}
+
+/// An integer as JSON Schema defines it: a number without a fraction, however it is written.
+fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let number = serde_json::Number::deserialize(deserializer)?;
+    let text = number.to_string();
+    let whole = text.strip_suffix(".0").unwrap_or(&text);
+    whole
+        .parse()
+        .map_err(|_| D::Error::custom(format!("offset: expected an integer from 0 on, found {text}")))
 }
 
 /// A member that may be absent and not `null`.

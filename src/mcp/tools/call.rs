@@ -105,28 +105,25 @@ impl CallHandler {
                 ("mcp list_resources", changed.resources.max(changed.templates))
             }
         };
-        let (agent, labels) = (context.caller.agent.0, context.view.labels());
+        let (agent, labels) = (context.caller.agent.0, context.caller.labels());
         let purpose = purpose(name, &labels);
         let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
-        let subject = ResultSubject::Page(list, after.clone(), labels);
+        let subject = ResultSubject::Page(list, after.clone(), context.view.labels());
         let key = context.key(subject, revision, context.tool_form(0));
-        if let Some(kept) = self.results.get(&key) {
-            return Ok(kept);
-        }
-        let mut page = ObjectPage::new(self.catalog.page_size(), self.tool_result_bytes);
-        let after = after.as_deref().map(|after| after.split_at(1));
-        match list {
-            List::Prompts => self.add(&mut page, context, List::Prompts, after)?,
-            List::Resources | List::Templates => {
-                self.add(&mut page, context, List::Resources, after)?;
-                self.add(&mut page, context, List::Templates, after)?;
+        self.results.page(key, (&labels, context.caller.tenant), || {
+            let mut page = ObjectPage::new(self.catalog.page_size(), self.tool_result_bytes);
+            let after = after.as_deref().map(|after| after.split_at(1));
+            match list {
+                List::Prompts => self.add(&mut page, context, List::Prompts, after)?,
+                List::Resources | List::Templates => {
+                    self.add(&mut page, context, List::Resources, after)?;
+                    self.add(&mut page, context, List::Templates, after)?;
+                }
             }
-        }
-        let next = page.next().map(|last| self.seal.seal(&purpose, agent, last));
-        let object = page.into_json(next.as_deref())?;
-        let result = context.encode_object(&object)?;
-        self.results.keep(key, &result, context.caller.tenant);
-        Ok(result)
+            let next = page.next().map(|last| self.seal.seal(&purpose, agent, last));
+            let object = page.into_json(next.as_deref())?;
+            Ok((context.encode_object(&object)?, next.is_some()))
+        })
     }
 
     /// Adds the definitions of a list after a position, which has the tag of its list in front, as far as they fit.

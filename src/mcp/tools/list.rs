@@ -45,7 +45,7 @@ impl CallHandler {
         context: &CallContext<'_>,
         cursor: Option<&str>,
     ) -> Result<Bytes, Fault> {
-        let labels = context.view.labels();
+        let labels = context.caller.labels();
         let purpose = purpose("mcp tools", &labels);
         let agent = context.caller.agent.0;
         let open = |cursor: &str| {
@@ -54,20 +54,18 @@ impl CallHandler {
         };
         let after = cursor.map(open).transpose()?;
         let changed = &context.view.snapshot().changed;
-        let subject = ResultSubject::Tools(after.clone(), labels);
+        let subject = ResultSubject::Tools(after.clone(), context.view.labels());
         let revision = changed.description.max(changed.lists.prompts);
         let key = context.key(subject, revision, context.tool_form(0));
-        if let Some(kept) = self.results.get(&key) {
-            return Ok(kept);
-        }
-        let (tools, more) = self.page_of_tools(&context.view, &Position::read(after.as_deref()));
-        let next = tools.last().filter(|_| more).map(Position::of);
-        let next = next.map(|last| self.seal.seal(&purpose, agent, &last));
-        let members = context.dialect.tool_members();
-        let listed = tools.iter().map(|tool| ListedTool::of(tool, members)).collect::<Result<_, _>>()?;
-        let result = context.encode(ResultMembers::Tools { tools: listed, next_cursor: next.as_deref() })?;
-        self.results.keep(key, &result, context.caller.tenant);
-        Ok(result)
+        self.results.page(key, (&labels, context.caller.tenant), || {
+            let (tools, more) = self.page_of_tools(&context.view, &Position::read(after.as_deref()));
+            let next = tools.last().filter(|_| more).map(Position::of);
+            let next = next.map(|last| self.seal.seal(&purpose, agent, &last));
+            let members = context.dialect.tool_members();
+            let listed = tools.iter().map(|tool| ListedTool::of(tool, members)).collect::<Result<_, _>>()?;
+            let members = ResultMembers::Tools { tools: listed, next_cursor: next.as_deref() };
+            Ok((context.encode(members)?, next.is_some()))
+        })
     }
 
     /// A page of tools, and whether there are more.

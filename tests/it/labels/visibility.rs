@@ -166,22 +166,25 @@ async fn cursor_is_bound_to_the_labels_of_its_caller() {
     }
     let cursor =
         async |key: &str| agent.call(key, "resources/list", json!({})).await["result"]["nextCursor"].clone();
-    let unlabelled = cursor(&agent.none).await;
-    for key in agent.keys() {
-        assert_eq!(cursor(key).await, unlabelled, "without labels in the agent the cursors are alike");
-    }
-    agent.put("x:team", &["team"]).await;
-    agent.put("x:other", &["other"]).await;
-    assert_eq!(cursor(&agent.none).await, unlabelled, "a caller without labels keeps its cursors");
-    let (_, twin) = key(&agent.replica, json!({"scopes": ["mcp"], "labels": ["unused", "team"]})).await;
-    assert_eq!(cursor(&twin).await, cursor(&agent.team).await, "labels that do not occur make no difference");
-    for (at, from) in agent.keys().into_iter().enumerate() {
-        let cursor = cursor(from).await;
-        for (to, key) in agent.keys().into_iter().enumerate() {
-            let page = agent.call(key, "resources/list", json!({"cursor": cursor})).await;
-            let expected = if at == to { Value::Null } else { json!(-32602) };
-            assert_eq!(page["error"]["code"], expected, "from {at} to {to}: {page}");
+    let (_, wider) = key(&agent.replica, json!({"scopes": ["mcp"], "labels": ["unused", "team"]})).await;
+    let (_, twin) = key(&agent.replica, json!({"scopes": ["mcp"], "labels": ["team"]})).await;
+    let keys: Vec<_> = agent.keys().into_iter().chain([wider.as_str()]).collect();
+    let before = cursor(&agent.team).await;
+    // Labels that occur in no definition count, too.
+    for labelled in [false, true] {
+        if labelled {
+            agent.put("x:team", &["team"]).await;
+            agent.put("x:other", &["other"]).await;
         }
+        for (at, from) in keys.iter().enumerate() {
+            let cursor = cursor(from).await;
+            for (to, key) in keys.iter().enumerate() {
+                let page = agent.call(key, "resources/list", json!({"cursor": cursor})).await;
+                let expected = if at == to { Value::Null } else { json!(-32602) };
+                assert_eq!(page["error"]["code"], expected, "from {at} to {to}, {labelled}: {page}");
+            }
+        }
+        assert_eq!(cursor(&twin).await, before, "of the same labels");
     }
 }
 

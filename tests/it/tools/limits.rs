@@ -29,6 +29,9 @@ async fn long_text_is_read_in_parts() {
     // An offset inside a character is that of the character.
     assert_eq!(read(2_048).await, json!([text(&two[1_246..])]));
     assert_eq!(read(2_201).await, json!([]));
+    // An integer of JSON Schema may have a fraction of zero.
+    let same = agent.result("read_resource", json!({"uri": "x:long", "offset": 2_047.0})).await;
+    assert_eq!(same["content"], json!([text(&two[1_246..])]));
     let far = agent.result("read_resource", json!({"uri": "x:long", "offset": 2_202})).await;
     let fault = "invalid_params: arguments.offset is 2202, after the end of the text at 2201";
     assert_eq!(far, shown(fault));

@@ -64,17 +64,22 @@ async fn bad_calls_have_exact_answers() {
         (
             "read_resource",
             json!({"offset": -1, "uri": "x:text"}),
-            "arguments: invalid value: integer `-1`, expected usize at line 1 column 12",
+            "arguments: offset: expected an integer from 0 on, found -1 at line 1 column 12",
         ),
         (
             "read_resource",
             json!({"offset": "1", "uri": "x:text"}),
-            "arguments: invalid type: string \"1\", expected usize at line 1 column 13",
+            "arguments: invalid type: string \"1\", expected a JSON number at line 1 column 13",
         ),
         (
             "read_resource",
             json!({"offset": null, "uri": "x:text"}),
-            "arguments: invalid type: null, expected usize at line 1 column 14",
+            "arguments: invalid type: null, expected a JSON number at line 1 column 14",
+        ),
+        (
+            "read_resource",
+            json!({"offset": 1.5, "uri": "x:text"}),
+            "arguments: offset: expected an integer from 0 on, found 1.5 at line 1 column 13",
         ),
         (
             "read_resource",
