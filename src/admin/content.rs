@@ -60,6 +60,12 @@ pub(super) async fn write(
 pub(super) async fn read(call: CatalogCall, Params(param): Params<UriParam>) -> Answer<impl IntoResponse> {
     let agent = call.agent().await?;
     let full = call.app.catalog.definition::<Resource>(&agent, &Resource::parse_key(&param.uri)?).await?;
+    if full.definition.source.is_some() {
+        return Err(Fault::invalid_params(
+            "the content of the resource comes from a connection and is not stored; read it at the MCP endpoint",
+        )
+        .into());
+    }
     let [part] = full.definition.parts.as_slice() else {
         return Err(
             Fault::invalid_params("the resource does not have exactly one content; read it as JSON").into()

@@ -106,8 +106,7 @@ pub(super) struct KeyView {
     display: String,
     name: String,
     scopes: Vec<KeyScope>,
-    #[serde(skip_serializing_if = "Labels::is_empty")]
-    #[schema(value_type = Vec<Label>, required = false)]
+    #[schema(value_type = Vec<Label>)]
     labels: Labels,
     /// Its limits, if they differ from the settings.
     #[serde(skip_serializing_if = "is_default")]

@@ -57,11 +57,7 @@ struct NamesView {
     resources: Vec<String>,
     templates: Vec<String>,
     prompts: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
     skills: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
     mounts: Vec<String>,
 }
 

@@ -15,7 +15,7 @@ use super::definition::checks::annotations;
 use super::definition::form::{ContentLimits, Form};
 use super::definitions::CatalogCall;
 use super::extract::{Condition, Nothing, Params, SecondSegment};
-use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers};
+use super::openapi::{DeleteAnswers, Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::services::Answer;
 use crate::model::content::ContentHash;
@@ -225,6 +225,7 @@ pub(super) async fn read(
 /// Adds or replaces a mount.
 ///
 /// Its files are resources as soon as they are found. Another connection, directory, URI or selection of files is scanned anew.
+/// Answers the mount as a `GET` does.
 #[utoipa::path(
     put,
     path = "/admin/v1/agents/{agent}/mounts/{name}",
@@ -232,7 +233,7 @@ pub(super) async fn read(
     tag = "Mounts",
     params(("agent" = String, Path, description = "The id of the agent"), ("name" = String, Path, description = "The name of the mount"), Preconditions),
     request_body = MountInput,
-    responses(PutAnswers)
+    responses((status = 200, description = "Replaced, or unchanged", body = MountView, headers(("ETag" = String, description = "The revision that last changed it"))), (status = 201, description = "Added", body = MountView, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn write(
     call: CatalogCall,
@@ -241,7 +242,12 @@ pub(super) async fn write(
     Condition(condition): Condition,
     request: Request,
 ) -> Answer<impl IntoResponse> {
-    Ok(call.put::<Mount>(&name, condition, request).await?)
+    let (status, tag) = call.put::<Mount>(&name, condition, request).await?;
+    // It is written, even if it was removed since.
+    Ok(match call.read::<Mount>(&name).await {
+        Ok((_, mount)) => (status, tag, mount).into_response(),
+        Err(_) => (status, tag).into_response(),
+    })
 }
 
 /// Removes a mount, with the resources that are its files.

@@ -91,7 +91,7 @@ class ClientTest(unittest.TestCase):
 
     def test_manifest_is_planned_applied_and_read(self):
         manifest = {"apiVersion": "waggle/v1", "agent": NAME, "resources": [{"uri": "x:1", **text("one")}],
-                    "templates": [], "prompts": []}
+                    "templates": [], "prompts": [], "skills": [], "mounts": []}
         before = self.agent.manifest().revision
         planned = self.agent.apply(manifest, dry_run=True)
         self.assertEqual((planned["created"]["resources"], planned["revision"]), (["x:1"], before))

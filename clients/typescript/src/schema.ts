@@ -110,8 +110,8 @@ export interface components {
             resources: components["schemas"]["Resource"][];
             templates: components["schemas"]["Template"][];
             prompts: components["schemas"]["Prompt"][];
-            skills?: components["schemas"]["Skill"][];
-            mounts?: components["schemas"]["Mount"][];
+            skills: components["schemas"]["Skill"][];
+            mounts: components["schemas"]["Mount"][];
         };
         /** @description A MIME type (RFC 6838 and its parameters), kept as sent. */
         MimeText: string;
@@ -163,8 +163,8 @@ export interface components {
             resources: string[];
             templates: string[];
             prompts: string[];
-            skills?: string[];
-            mounts?: string[];
+            skills: string[];
+            mounts: string[];
         };
         /** @description An argument of a prompt. */
         NewArgument: {

@@ -78,7 +78,9 @@ test('concurrent changes are all kept', async () => {
 });
 
 test('a manifest is planned, applied and read', async () => {
-    const manifest = { ...EMPTY, agent: NAME, resources: [{ uri: 'x:1', ...text('one') }] };
+    const manifest = {
+        ...EMPTY, agent: NAME, resources: [{ uri: 'x:1', ...text('one') }], skills: [], mounts: [],
+    };
     const before = (await agent.manifest()).revision;
     const planned = await agent.apply(manifest, { dryRun: true });
     assert.deepEqual([planned.created.resources, planned.revision], [['x:1'], before]);

@@ -29,9 +29,6 @@ pub(crate) trait Form: Registered {
     /// As returned: what was sent.
     type View: Serialize + Send;
 
-    /// The maximum number of definitions on a page.
-    const MOST_LISTED: i64 = i64::MAX;
-
     /// The maximum size of a definition as JSON.
     fn most_bytes(limits: ContentLimits) -> usize {
         // Every character of text may be escaped; base64 has four bytes for three.

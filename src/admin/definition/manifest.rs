@@ -104,11 +104,7 @@ pub struct ManifestView {
     resources: Vec<ResourceView>,
     templates: Vec<TemplateView>,
     prompts: Vec<PromptView>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
     skills: Vec<SkillView>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(required = false)]
     mounts: Vec<MountView>,
 }
 

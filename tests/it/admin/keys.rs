@@ -28,7 +28,7 @@ async fn key_secret_is_returned_once_and_never_listed() {
     let mut ci = json!({
         "id": "<id>", "key": "<secret>", "display": "<display>", "name": "ci", "scopes": ["mcp", "registry"],
         "createdAt": "<moment>", "expiresAt": "2999-12-31T23:00:00Z", "revokedAt": null, "lastUsedAt": null,
-        "networks": [],
+        "networks": [], "labels": [],
     });
     let body =
         json!({"name": "ci", "scopes": ["registry", "mcp", "mcp"], "expiresAt": "3000-01-01T00:00:00+01:00"});
@@ -74,7 +74,7 @@ async fn owner_key_reaches_agents_of_its_tenant_within_its_scopes() {
         "id": "<id>", "key": "<secret>", "display": "<display>", "name": "owner",
         "scopes": ["mcp", "registry", "audit"], "createdAt": "<moment>", "expiresAt": null, "revokedAt": null,
         "lastUsedAt": null,
-        "networks": [],
+        "networks": [], "labels": [],
     });
     assert_eq!(normalized(&made), answered(201, Some(4), &shown));
     assert!(made.json()["key"].as_str().unwrap().starts_with("oag_"));
@@ -149,7 +149,7 @@ async fn rotated_key_inherits_settings_and_the_old_expires_after_grace() {
     let shown = json!({
         "id": "<id>", "key": "<secret>", "display": "<display>", "name": "ci", "scopes": ["mcp", "audit"],
         "createdAt": "<moment>", "expiresAt": "2026-11-21T18:00:00Z", "revokedAt": null, "lastUsedAt": null,
-        "networks": [],
+        "networks": [], "labels": [],
     });
     assert_eq!(normalized(&rotated), answered(201, Some(4), &shown));
     let (second_id, second) = key_of(&rotated.json());

@@ -23,7 +23,10 @@ async fn get(replica: &Replica) -> Value {
 
 fn names(resources: &[&str], templates: &[&str], prompts: &[&str]) -> Value {
     let count = resources.len() + templates.len() + prompts.len();
-    json!({"count": count, "resources": resources, "templates": templates, "prompts": prompts})
+    json!({
+        "count": count, "resources": resources, "templates": templates, "prompts": prompts, "skills": [],
+        "mounts": [],
+    })
 }
 
 fn applied(revision: i64, [created, updated, deleted]: [Value; 3], unchanged: usize) -> Value {
@@ -52,7 +55,7 @@ fn prompt(name: &str, text: &str) -> Value {
 fn manifest(resources: Vec<Value>, templates: Vec<Value>, prompts: Vec<Value>) -> Value {
     json!({
         "apiVersion": "waggle/v1", "agent": "a",
-        "resources": resources, "templates": templates, "prompts": prompts,
+        "resources": resources, "templates": templates, "prompts": prompts, "skills": [], "mounts": [],
     })
 }
 
@@ -107,7 +110,7 @@ async fn manifest_keeps_the_owners_json_byte_for_byte() {
     replica.acme("a").await;
     let meta = r#"{"z":12345678901234567890123,  "a":-0.0, "\u00e9" : "\/" }"#;
     let text = format!(
-        r#"{{"apiVersion":"waggle/v1","agent":"a","resources":[{{"uri":"x:1","name":"n","_meta":{meta},"contents":[{{"blob":"AAH/","_meta":{meta}}}]}}],"templates":[{{"uriTemplate":"y:{{a}}","name":"n","_meta":{meta},"completions":{{"a":["é"]}},"template":"{{{{ a }}}}"}}],"prompts":[{{"name":"p","_meta":{meta},"arguments":[{{"name":"a","required":false}}],"messages":[{{"role":"user","content":{{"type":"text","text":"","_meta":{meta}}}}}]}}]}}"#
+        r#"{{"apiVersion":"waggle/v1","agent":"a","resources":[{{"uri":"x:1","name":"n","_meta":{meta},"contents":[{{"blob":"AAH/","_meta":{meta}}}]}}],"templates":[{{"uriTemplate":"y:{{a}}","name":"n","_meta":{meta},"completions":{{"a":["é"]}},"template":"{{{{ a }}}}"}}],"prompts":[{{"name":"p","_meta":{meta},"arguments":[{{"name":"a","required":false}}],"messages":[{{"role":"user","content":{{"type":"text","text":"","_meta":{meta}}}}}]}}],"skills":[],"mounts":[]}}"#
     );
     assert_eq!(send_json(&replica, ("PUT", PATH), &text).await.status, 200);
     assert_eq!(replica.admin("GET", PATH, None).await.text(), text);

@@ -119,11 +119,12 @@ async fn manifest_carries_labels() {
             .map(|(shown, labels)| if labels.is_null() { shown } else { with(shown, labels) });
         let [resource, template, prompt] = std::array::from_fn(|_| all.next().unwrap());
         json!({"apiVersion": "waggle/v1", "agent": "a", "resources": [resource], "templates": [template],
-            "prompts": [prompt]})
+            "prompts": [prompt], "skills": [], "mounts": []})
     };
     let names = |resources: &[&str], templates: &[&str], prompts: &[&str]| {
         let count = resources.len() + templates.len() + prompts.len();
-        json!({"count": count, "resources": resources, "templates": templates, "prompts": prompts})
+        json!({"count": count, "resources": resources, "templates": templates, "prompts": prompts,
+            "skills": [], "mounts": []})
     };
     let applied = |revision: i64, updated: Value, unchanged: usize| {
         let none = names(&[], &[], &[]);

@@ -30,7 +30,7 @@ async fn created_key_is_printed_and_has_its_scopes_and_labels() {
     let (code, ..) = create(&replica.operator, &[]).await;
     assert_eq!(code, Some(0));
     let keys = replica.admin("GET", "/agents/a/keys", None).await.json();
-    assert_eq!((&keys["items"][2]["scopes"], keys["items"][2].get("labels")), (&json!(["mcp"]), None));
+    assert_eq!((&keys["items"][2]["scopes"], &keys["items"][2]["labels"]), (&json!(["mcp"]), &json!([])));
 
     let refused = "labels[0]: a label must match ^[a-z0-9][a-z0-9_.:-]{0,62}$, found `EU` at line 1 column 28 \
                    (invalid_params)\n";

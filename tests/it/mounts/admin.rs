@@ -20,6 +20,9 @@ async fn mount_is_answered_with_its_state() {
     (sent["exclude"], sent["labels"]) = (json!(["b/**"]), json!(["staff"]));
     let made = site.replica.admin("PUT", GUIDES, Some(sent.clone())).await;
     assert_eq!(made.status, 201, "{}", made.text());
+    let scanning = made.json();
+    assert_eq!((&scanning["name"], &scanning["include"]), (&json!("guides"), &sent["include"]));
+    assert!(["scanning", "ready"].contains(&scanning["state"].as_str().unwrap()), "{scanning}");
     site.listed("guides").await;
     let read = site.replica.admin("GET", GUIDES, None).await;
     assert_eq!(read.header("etag"), made.header("etag"));
@@ -38,6 +41,9 @@ async fn mount_is_answered_with_its_state() {
     // What is read can be sent, and changes nothing.
     let same = site.replica.admin("PUT", GUIDES, Some(read.json())).await;
     assert_eq!((same.status.as_u16(), same.header("etag")), (200, made.header("etag")));
+    let mut answered = same.json();
+    assert!(answered["checkedAt"].take().is_string());
+    assert_eq!(answered, expected);
 
     let bearer = format!("Bearer {}", site.replica.operator);
     let (path, headers) =
