@@ -63,7 +63,7 @@ fn each_configuration_error_is_printed_on_its_own_line() {
     {
         let arguments = [command, &["--log-format", "xml"]].concat();
         let expected = "\
-waggle.toml:2: limits.body_bytes: 0 is not a size from 1 KiB to 64 MiB, such as 65536 or \"64 KiB\"
+waggle.toml:2: limits.body_bytes: 0 is not a size from 1 to 64 MiB, such as 65536 or \"64 KiB\"
 environment variable WAGGLE_SERVER__LISTN: unknown setting; did you mean WAGGLE_SERVER__LISTEN?
 --log-format: \"xml\" is neither text nor json
 ";
