@@ -63,7 +63,9 @@ const MANIFEST: &str = r#"{
       "name": "p",
       "messages": [{"role":"user","content":{"type":"text","text":"two\nlines"}}]
     }
-  ]
+  ],
+  "skills": [],
+  "mounts": []
 }
 "#;
 

@@ -25,7 +25,7 @@ impl Fixture {
     /// A gateway behind a trusted proxy, with the agent `a` of `acme`.
     async fn new() -> Self {
         let (database, clock) = (database().await, ManualClock::at(START));
-        let builder = Builder::new(&database).clock(clock.clone());
+        let builder = Builder::new(&database).clock(clock.clone()).set("WAGGLE_LIMITS__ACTIVE_KEYS", 10);
         let replica = builder.set("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1").start().await;
         replica.tenant("acme").await;
         replica.agent("acme", "a").await;

@@ -308,19 +308,19 @@ impl Source for S3 {
             let prefix = prefix.clone();
             async move {
                 let token = next?;
-                let page = async {
+                let listing = async {
                     if tree.reference.is_some() {
                         return Err(FetchError::NotAllowed);
                     }
                     self.check_address().await?;
                     self.list(&prefix, None, token, pace).await
                 };
-                Some(match page.await {
+                Some(match listing.await {
                     Err(error) => (Err(error), None),
-                    Ok(page) => {
+                    Ok(listed) => {
                         let entry = |object: ObjectMeta| entry(&object, &prefix, include);
-                        let entries = page.result.objects.into_iter().filter_map(entry).collect();
-                        (Ok(entries), page.page_token.map(Some))
+                        let entries = listed.result.objects.into_iter().filter_map(entry).collect();
+                        (Ok(entries), listed.page_token.map(Some))
                     }
                 })
             }

@@ -65,6 +65,7 @@ fn sorted(mut manifest: Value) -> Value {
         let list = manifest[list].as_array_mut().unwrap();
         list.sort_by_key(|item| item[key].as_str().unwrap().to_owned());
     }
+    manifest.as_object_mut().unwrap().entry("mounts").or_insert(json!([]));
     manifest
 }
 

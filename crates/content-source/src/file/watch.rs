@@ -92,16 +92,16 @@ pub(super) fn watch(
                 });
                 // The first hint comes when notifications do: what changes from then on is not missed.
                 let next = match watching.await {
-                    Ok(Some((collected, watched))) => State::Watching(collected, watched),
+                    Ok(Some((collected, shared))) => State::Watching(collected, shared),
                     _ => State::Waiting,
                 };
                 Some((vec![ChangeHint::Everything], (next, place)))
             }
-            State::Watching(collected, watched) => {
+            State::Watching(collected, shared) => {
                 collected.arrived.notified().await;
                 tokio::time::sleep(COLLECTED).await;
                 let hints = collected.take();
-                let next = if hints.ended { State::Ended } else { State::Watching(collected, watched) };
+                let next = if hints.ended { State::Ended } else { State::Watching(collected, shared) };
                 Some((hints.into_hints(), (next, place)))
             }
             State::Waiting => {
@@ -127,15 +127,15 @@ fn begin(
     let place = root.join(dir.canonicalize(&at).ok()?);
     let mut last = locked(&watches.0);
     let known = last.upgrade().filter(|known| known.root == root && !known.readers.is_over());
-    let watched = match known {
+    let shared = match known {
         Some(known) if place.starts_with(&known.place) => known,
         // A wider one, which has room for both: there are no more than a path has directories.
         Some(known) => Watched::begin(&root, common(&known.place, &place))
             .or_else(|| Watched::begin(&root, place.clone()))?,
         None => Watched::begin(&root, place.clone())?,
     };
-    *last = Arc::downgrade(&watched);
-    Some((watched.readers.add(place), watched))
+    *last = Arc::downgrade(&shared);
+    Some((shared.readers.add(place), shared))
 }
 
 impl Watched {

@@ -41,7 +41,7 @@ pub(super) enum Found {
 /// Files that are to be read.
 pub(super) struct Files {
     /// Each with its name, if it is one of a directory.
-    files: Vec<(Option<String>, ObjectId)>,
+    named: Vec<(Option<String>, ObjectId)>,
     /// Their size.
     pub(super) bytes: u64,
     validator: Validator,
@@ -164,11 +164,11 @@ impl Commit {
                 return Err(FetchError::TooLarge);
             }
         }
-        Ok(Found::Files(Files { files, bytes: total, validator }))
+        Ok(Found::Files(Files { named: files, bytes: total, validator }))
     }
 
     /// Reads files.
-    pub(super) fn read(&self, Files { files, validator, .. }: Files) -> Result<Fetched, FetchError> {
+    pub(super) fn read(&self, Files { named: files, validator, .. }: Files) -> Result<Fetched, FetchError> {
         let repository = self.repository.to_thread_local();
         let mut contents = Vec::with_capacity(files.len());
         for (name, id) in files {

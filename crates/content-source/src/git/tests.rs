@@ -368,7 +368,7 @@ async fn endless_answers_are_not_collected() {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             tokio::spawn(async move {
-                stream.read(&mut [0; 4096]).await.ok();
+                stream.read_u8().await.ok();
                 let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\
                     content-type: application/x-git-upload-pack-advertisement\r\n\r\n\
                     001e# service=git-upload-pack\n0000000eversion 2\n";
@@ -379,7 +379,7 @@ async fn endless_answers_are_not_collected() {
         }
     });
     let source = site.connect(&json!({"url": url, "allowNetworks": ["127.0.0.0/8"]}), &json!({})).unwrap();
-    let fetched = timeout(Duration::from_secs(60), text(&source, "README.md", None)).await.unwrap();
+    let fetched = timeout(Duration::from_mins(1), text(&source, "README.md", None)).await.unwrap();
     assert_eq!(fetched, Err(FetchError::TooLarge));
     task.abort();
 }

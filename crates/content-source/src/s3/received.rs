@@ -85,13 +85,10 @@ impl Body for BoundedBody {
             if let Some(pace) = &this.pace {
                 this.pause.charge(pace, length);
             }
-            match this.left.checked_sub(u64::try_from(length).unwrap_or(u64::MAX)) {
-                Some(left) => this.left = left,
-                None => {
-                    let error = HttpError::new(HttpErrorKind::Decode, FetchError::TooLarge);
-                    return Poll::Ready(Some(Err(error)));
-                }
-            }
+            let Some(left) = this.left.checked_sub(u64::try_from(length).unwrap_or(u64::MAX)) else {
+                return Poll::Ready(Some(Err(HttpError::new(HttpErrorKind::Decode, FetchError::TooLarge))));
+            };
+            this.left = left;
         }
         Poll::Ready(frame)
     }

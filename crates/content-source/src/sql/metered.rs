@@ -108,9 +108,9 @@ mod tests {
         let allowance = Arc::new(Allowance::default());
         allowance.set(u64::MAX, Pace::new(100_000).as_ref());
         let mut metered = Metered::new(stream, allowance);
-        let sender = tokio::spawn(async move { peer.write_all(&[0; 21_000]).await });
+        let sender = tokio::spawn(async move { peer.write_all(&vec![0; 21_000]).await });
         let began = Instant::now();
-        metered.read_exact(&mut [0; 21_000]).await.unwrap();
+        metered.read_exact(&mut vec![0; 21_000]).await.unwrap();
         assert!(began.elapsed() >= Duration::from_millis(140), "{:?}", began.elapsed());
         sender.await.unwrap().unwrap();
     }
