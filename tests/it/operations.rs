@@ -171,7 +171,7 @@ async fn sighup_applies_a_valid_configuration_or_none_of_it() {
     let key = operator();
     let reloaded = Reloaded::start("[log]\nfilter = \"info\"\n", &key).await;
     let write = |text: &str| fs::write(&reloaded.config, text).unwrap();
-    write("[log]\nfilter = \"info,waggle=debug\"\n[limits]\nbody_bytes = 3\n");
+    write("[log]\nfilter = \"info,waggle=debug\"\n[limits]\nbody_bytes = 0\n");
     let refused = reloaded.hang_up("settings not reloaded; those in force stay").await;
     assert!(refused["error"].as_str().unwrap().contains("waggle.toml:4: limits.body_bytes"), "{refused}");
     write("[log]\nfilter = \"error,waggle::app::reload=info\"\n[mcp]\npage_size = 7\n");
@@ -237,7 +237,7 @@ async fn newer_schema_is_reported_and_not_migrated() {
 
 #[tokio::test]
 async fn configuration_errors_follow_the_log_format() {
-    let site = Site::new().set("WAGGLE_LIMITS__BODY_BYTES", 1);
+    let site = Site::new().set("WAGGLE_LIMITS__BODY_BYTES", 0);
     let (code, out, error) = run(&site, &["serve", "--log-format", "json"]).await;
     assert_eq!((code, out.as_str(), error.lines().count()), (Some(2), "", 1));
     let line: Value = serde_json::from_str(error.trim()).unwrap();
