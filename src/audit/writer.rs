@@ -191,14 +191,10 @@ impl Writer {
         } else if let Some(batch) = &self.blocked {
             self.jobs.start(Job::Write(Arc::clone(batch)));
         } else {
-            // Otherwise events that have waited for others would wait for the move as well.
-            self.write_queued(self.queue.len()).await;
-            if self.jobs.is_idle() && self.blocked.is_none() && !self.is_behind() {
-                self.end.unknown = true;
-                self.queue.take_outbox();
-                self.outbox.begin();
-                self.jobs.start(Job::MoveOutbox(self.end.chain));
-            }
+            self.end.unknown = true;
+            self.queue.take_outbox();
+            self.outbox.begin();
+            self.jobs.start(Job::MoveOutbox(self.end.chain));
         }
     }
 
