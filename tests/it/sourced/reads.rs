@@ -173,7 +173,7 @@ async fn thousand_cold_reads_on_three_replicas_make_three_fetches() {
     let (first, second, third) = tokio::join!(start(), start(), start());
     let site = Site::over(database, first, json!({})).await;
     site.upstream.answer("a", text("one"));
-    site.resource("a", source("a")).await;
+    site.resource("a", json!({"connection": "api", "path": "a", "ttlMs": 60_000})).await;
     second.caught_up().await;
     third.caught_up().await;
     let replicas = [&site.replica, &second, &third];
@@ -189,7 +189,7 @@ async fn concurrent_cold_reads_make_one_fetch() {
     let replica = roomy(&database).start().await;
     let site = Site::over(database, replica, json!({})).await;
     site.upstream.answer("a", text("one"));
-    site.resource("a", source("a")).await;
+    site.resource("a", json!({"connection": "api", "path": "a", "ttlMs": 60_000})).await;
     let read = join_all((0..1_000).map(|_| site.text("test://a"))).await;
     assert!(read.iter().all(|text| text == "one"));
     assert_eq!(site.upstream.count(), 1);
