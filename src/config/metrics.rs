@@ -20,7 +20,7 @@ section! {
 }
 
 /// The minimum length. Guesses are limited per address.
-const SHORTEST: usize = 4;
+const SHORTEST: usize = 8;
 const LONGEST: usize = 1_024;
 
 fn token(text: &str) -> Result<SecretString, String> {

@@ -327,8 +327,8 @@ fn several_operator_keys_are_accepted_and_each_is_validated() {
 #[test]
 fn metrics_token_is_not_a_key_and_not_short() {
     let refused = |token| variables(&[("WAGGLE_METRICS__TOKEN", token)]).refused();
-    let expected = "environment variable WAGGLE_METRICS__TOKEN: the value is not 4 to 1024 visible ASCII characters \
+    let expected = "environment variable WAGGLE_METRICS__TOKEN: the value is not 8 to 1024 visible ASCII characters \
                     without spaces";
-    assert_eq!(refused("abc"), expected);
+    assert_eq!(refused("short"), expected);
     assert!(refused(OPERATOR_KEY).ends_with("grants access to more than /metrics; use a random text"));
 }

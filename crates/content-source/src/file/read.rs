@@ -33,7 +33,7 @@ pub(super) struct Find<'a> {
     pub(super) abandoned: &'a CancellationToken,
 }
 
-/// What is there, and is to be read.
+/// Files that exist, to be read.
 pub(super) struct Found {
     root: Dir,
     path: String,

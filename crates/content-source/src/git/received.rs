@@ -43,7 +43,7 @@ impl Receive {
         self.left.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether nobody waits for the update any more.
+    /// Whether no caller waits for the update any more.
     pub(super) fn interrupt(&self) -> &AtomicBool {
         &self.interrupt
     }
