@@ -148,8 +148,7 @@ async fn build(
     let watcher = Watcher::new(Arc::clone(&over_database.catalog), subscriptions, Arc::clone(&leases));
     background.tasks.spawn(watcher.run(background.stop.clone()));
     let scanner = MountScanner::new(Arc::clone(&over_database.catalog), Arc::clone(&leases));
-    let fetches = over_database.catalog.fetcher().runtime();
-    background.tasks.spawn_on(scanner.run(background.stop.clone()), &fetches);
+    background.tasks.spawn(scanner.run(background.stop.clone()));
     let stop = background.stop.clone();
     background.tasks.spawn({
         let leases = Arc::clone(&leases);

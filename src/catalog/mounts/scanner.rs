@@ -104,7 +104,8 @@ impl MountScanner {
         tasks.shutdown().await;
     }
 
-    /// Follows these mounts as far as the leases of their connections are held, and no others.
+    /// Follows these mounts as far as the leases of their connections are held, and no others. On the threads of fetches,
+    /// since a source decides how much work it is.
     fn follow(&mut self, mounts: &[(ScannedMount, Revision)], tasks: &mut JoinSet<()>) {
         let with_lease = mounts.iter().filter_map(|(mount, requested)| {
             Some(((mount.clone(), self.leases.of(mount.connection)?), *requested))
@@ -134,7 +135,8 @@ impl MountScanner {
             };
             let task = Box::pin(followed.run());
             let until = stop.clone();
-            tasks.spawn(async move { until.run_until_cancelled(task).await.unwrap_or_default() });
+            let task = async move { until.run_until_cancelled(task).await.unwrap_or_default() };
+            tasks.spawn_on(task, &self.catalog.fetcher().runtime());
             let following = Following { requested: sender, _stop: stop.drop_guard() };
             self.followed.insert((mount, lease), following);
         }
