@@ -21,7 +21,7 @@ demo: prerequisites ## Run the gateway with a demo agent, its own database in ./
 
 test: prerequisites ## Run all tests, on a PostgreSQL cluster of their own unless DATABASE_URL is set
 	@scripts/install-node
-	TMPDIR="$$(scripts/test-folder)" cargo test --workspace --locked
+	cargo test --workspace --locked
 	@tests/conformance/run
 	@clients/test
 

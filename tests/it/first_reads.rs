@@ -33,10 +33,20 @@ async fn recorded_with(database: &Database, warm: usize) -> (Proxy, Replica) {
     (proxy, replica)
 }
 
-/// The statements since the last call that are not of background tasks: the audit log, usage and sweeps. Snapshots begin
-/// with an isolation level.
+/// The statements since the last call that are not of background tasks: the audit log, usage, sweeps, the purge of what was
+/// deleted, mounts and leases. Snapshots begin with an isolation level.
 fn statements(proxy: &Proxy) -> Vec<String> {
-    let background = ["audit", "agent_usage", "last_used_at =", "pg_snapshot_xmin", "set_config"];
+    let background = [
+        "audit",
+        "agent_usage",
+        "last_used_at =",
+        "pg_snapshot_xmin",
+        "set_config",
+        "skip locked",
+        "deleted_at <",
+        "found.requested",
+        "leases",
+    ];
     let is_background = |text: &String| {
         matches!(text.as_str(), "begin" | "commit") || background.iter().any(|word| text.contains(word))
     };

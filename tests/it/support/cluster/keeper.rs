@@ -5,8 +5,8 @@
 //! - `lock`: locked by a process while it starts, joins or ends the cluster;
 //! - `keeper`: locked by the keeper until it ends;
 //! - `url`: how to connect to the cluster, while it runs;
-//! - `data`: the path of its data directory, which is in the system's folder for temporary files, where the server's
-//!   user can reach it;
+//! - `data`: the path of its data directory, which is in memory if there is enough, else in the system's folder for
+//!   temporary files: where the server's user can reach it;
 //! - `leases/<prefix>`: a file for each process that uses the cluster, locked until that process ends.
 //!
 //! The operating system releases a file lock when its process ends, for any reason. The keeper then drops the databases
@@ -22,6 +22,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use embedded_postgres::{Embedded, EmbeddedOptions};
+use nix::sys::statvfs::{Statvfs, statvfs};
+use nix::unistd::{AccessFlags, access};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,6 +38,11 @@ const POLL: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(20);
 /// The timeout of a start.
 const START: Duration = Duration::from_secs(90);
+/// A file system in memory. Each test has a database, which is 300 files for a few seconds: on a disk, a tenth of the CPU
+/// of all tests finds inodes for them.
+const MEMORY: &str = "/dev/shm";
+/// How much must be free there: four times of what databases take at once.
+const MEMORY_FREE: u64 = 4 << 30;
 /// Set in the environment of the keeper's process.
 const KEEPER: &str = "WAGGLE_TEST_CLUSTER";
 
@@ -115,7 +122,7 @@ async fn keeper_process() {
     if let Ok(former) = fs::read_to_string(folder.join("data")) {
         let _ = fs::remove_dir_all(former);
     }
-    let data = tempfile::Builder::new().prefix("waggle-tests-").tempdir().unwrap();
+    let data = tempfile::Builder::new().prefix("waggle-tests-").tempdir_in(parent()).unwrap();
     fs::set_permissions(data.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(folder.join("data"), data.path().as_os_str().as_encoded_bytes()).unwrap();
     let mut options = EmbeddedOptions::new("waggle", data.path().join("data"));
@@ -134,6 +141,13 @@ async fn keeper_process() {
     let _ = fs::remove_file(folder.join("url"));
     embedded.stop().await;
     drop((data, keeper, lock));
+}
+
+/// Where the data directory is made.
+fn parent() -> PathBuf {
+    let is_free = |disk: Statvfs| disk.blocks_available() * disk.fragment_size() >= MEMORY_FREE;
+    let in_memory = statvfs(MEMORY).is_ok_and(is_free) && access(MEMORY, AccessFlags::W_OK).is_ok();
+    if in_memory { MEMORY.into() } else { std::env::temp_dir() }
 }
 
 /// Waits until no process has used the cluster for [`IDLE`], or the folder is gone; returns with the lock that prevents
