@@ -54,7 +54,9 @@ async fn check(program: &str, arguments: &[&str], configuration: &str, own: &[(&
     let is = |answer: &Option<Answer>, media_type: &str, body: &Value| {
         answer.as_ref().is_some_and(|answer| {
             let head = (answer.status, answer.header("content-type"), answer.header("retry-after"));
-            head == (StatusCode::SERVICE_UNAVAILABLE, Some(media_type), Some("1")) && answer.json() == *body
+            let expected = (StatusCode::SERVICE_UNAVAILABLE, Some(media_type), Some("1"));
+            let has_id = answer.header("x-request-id").is_some_and(|id| id.len() >= 32);
+            head == expected && has_id && answer.json() == *body
         })
     };
     let problem = json!({
@@ -66,7 +68,8 @@ async fn check(program: &str, arguments: &[&str], configuration: &str, own: &[(&
         eventually(&format!("{program} answers {path} with a problem document"), is_problem).await;
     }
     let error = json!({
-        "jsonrpc": "2.0", "id": null, "error": {"code": -31017, "message": "unavailable: no replica answered"},
+        "jsonrpc": "2.0", "id": null,
+        "error": {"code": -31017, "message": "unavailable: no replica answered", "data": {"code": "unavailable"}},
     });
     let is_error = async || is(&ask("POST", "/research/mcp").await, "application/json", &error);
     eventually(&format!("{program} answers a message with an error"), is_error).await;
