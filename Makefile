@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-read-path verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites verify-mounts dashboards verify-compose
+.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-read-path verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites verify-mounts dashboards verify-compose verify-package
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -129,6 +129,11 @@ kubernetes: ## Write the manifests in deploy/kubernetes that are generated from 
 deb: prerequisites ## Make a package of Debian, in target/package
 	cargo build --profile dist --locked --bin waggle
 	@deploy/package/build-deb "$${CARGO_TARGET_DIR:-target}/dist/waggle" target/package
+
+# As root, on Debian or Ubuntu. WAGGLE_BIN names another gateway, WAGGLE_PACKAGE a package that is made already.
+verify-package: prerequisites ## Install, run, upgrade and remove the package of Debian in a root made by debootstrap
+	cargo build --release --locked --workspace --bins
+	@deploy/package/verify
 
 # TARGET=x86_64-unknown-linux-musl makes a static binary, where rustup has that target.
 dist: prerequisites ## Make what is released: binary, package, bill of materials and check sums, in target/package
