@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use caseless::Caseless;
@@ -128,12 +129,12 @@ impl Catalog {
             agent: caller.agent,
             revision,
             connection,
-            location,
+            location: Arc::new(location),
             ttl: Some(source.ttl().unwrap_or(TTL)),
             stale: source.stale(),
             found: None,
         };
-        let contents = match self.fetcher.read(wanted, || source_use.before_wait()).await {
+        let contents = match self.outside(wanted, source_use).await {
             Ok(found) => found.contents,
             Err(Missed::NotFound) => return Ok(best(&[], typed)),
             Err(Missed::Fault(fault)) => return Err(fault),

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use content_source::{Kind, Location};
+use futures_util::FutureExt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Catalog;
@@ -86,7 +87,7 @@ impl Sourced<'_> {
             agent: agent.uid,
             revision: *revision,
             connection: source.uid()?,
-            location: source.locate(values)?,
+            location: source.located(values)?,
             ttl: source.ttl(),
             stale: source.stale(),
             found: None,
@@ -156,11 +157,23 @@ impl Catalog {
         let agent = AgentRef { tenant: caller.tenant, uid: caller.agent };
         let mut wanted = sourced.wanted(agent, caller.payer()).ok_or_else(not_found)?;
         wanted.found = sourced.is_touched.then(|| answering.variant(uri));
-        let read = self.fetcher.read(wanted, || source_use.before_wait()).await;
-        read.map(Some).map_err(|missed| match missed {
+        self.outside(wanted, source_use).await.map(Some).map_err(|missed| match missed {
             Missed::NotFound => not_found(),
             Missed::Fault(fault) => fault,
         })
+    }
+
+    /// What is wanted, from memory if possible.
+    pub(super) async fn outside(
+        &self,
+        wanted: Wanted,
+        source_use: &dyn SourceUse,
+    ) -> Result<Outside, Missed> {
+        match self.fetcher.fresh(&wanted) {
+            Some(fresh) => Ok(fresh),
+            // Boxed: the future of content in memory is small to move.
+            None => self.fetcher.read(wanted, || source_use.before_wait()).boxed().await,
+        }
     }
 }
 

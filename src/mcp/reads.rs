@@ -32,9 +32,8 @@ impl CallHandler {
     ) -> Result<Bytes, Fault> {
         let answering = context.view.answering(uri)?;
         let fetched = if answering.is_sourced() {
-            // Boxed, as below: the future of a cached result is small to move.
-            let fetched = self.catalog.fetch(context.caller, uri, &answering, context.source_use);
-            Box::pin(fetched).await?.map(|fetched| Outside { left: rounded(fetched.left), ..fetched })
+            let fetched = self.catalog.fetch(context.caller, uri, &answering, context.source_use).await?;
+            fetched.map(|fetched| Outside { left: rounded(fetched.left), ..fetched })
         } else {
             None
         };
@@ -47,6 +46,7 @@ impl CallHandler {
         let contents = if let Some(fetched) = fetched {
             answering.contents(uri, &fetched)?
         } else {
+            // Boxed: the future of a cached result is small to move.
             let contents = self.catalog.read_resource(context.caller, uri, answering, context.source_use);
             Box::pin(contents).await?
         };

@@ -1,6 +1,7 @@
 //! Places of content outside the gateway: a connection, and where the content is within it.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use content_source::{Format, Location, Place, PlaceText, Tree};
@@ -56,6 +57,8 @@ pub struct SourcePlace {
     text: SourceText,
     connection: Slug,
     place: Place,
+    /// The location without values of variables, once it is needed.
+    fixed: OnceLock<Arc<Location>>,
     uid: Option<ConnectionId>,
 }
 
@@ -93,14 +96,15 @@ impl SourcePlace {
             format: text.format,
         });
         let place = place.map_err(|error| Fault::invalid_params(format!("source.{error}")))?;
-        Ok(Self { text, connection, place, uid: None })
+        Ok(Self { text, connection, place, fixed: OnceLock::new(), uid: None })
     }
 
     /// The place of a file of a mount: `path` is its decoded path below the tree, of which `text` has the encoded one. `None`
     /// if no file has such a path.
     pub fn of_file(text: SourceText, tree: &Tree, path: &str) -> Option<Self> {
         let connection = Slug::parse(&text.connection).ok()?;
-        Some(Self { place: Place::of_file(tree, path)?, text, connection, uid: None })
+        let place = Place::of_file(tree, path)?;
+        Some(Self { text, connection, place, fixed: OnceLock::new(), uid: None })
     }
 
     /// The stored place, whose connection has this UUID.
@@ -149,6 +153,18 @@ impl SourcePlace {
         self.place.resolve(values.iter().map(|(name, value)| (name.as_str(), value.as_str()))).ok()
     }
 
+    /// As [`locate`](Self::locate). Without values, the location is resolved once.
+    pub fn located(&self, values: &[(String, String)]) -> Option<Arc<Location>> {
+        if !values.is_empty() {
+            return self.locate(values).map(Arc::new);
+        }
+        if let Some(fixed) = self.fixed.get() {
+            return Some(Arc::clone(fixed));
+        }
+        let located = Arc::new(self.locate(values)?);
+        Some(Arc::clone(self.fixed.get_or_init(|| located)))
+    }
+
     /// Whether some content can have these values of the variables.
     pub fn admits(&self, values: &[(&str, String)]) -> bool {
         self.place.admits(values.iter().map(|(name, value)| (*name, value.as_str())))
@@ -178,14 +194,14 @@ impl SourcePlace {
         Ok(())
     }
 
-    /// The memory that it takes behind an `Arc`.
+    /// The memory that it takes behind an `Arc`: as written, parsed, and resolved.
     pub fn memory(&self) -> usize {
-        const PATTERN: usize = 2;
+        const FORMS: usize = 3;
         let text = &self.text;
         let members = [&text.path, &text.reference, &text.statement].map(Option::as_deref);
         let query = text.query.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
         let written = texts(members.into_iter().flatten()) + texts(query);
-        behind_arc(size_of::<Self>()) + texts([text.connection.as_str()]) * 2 + written * PATTERN
+        behind_arc(size_of::<Self>()) + texts([text.connection.as_str()]) * 2 + written * FORMS
     }
 }
 

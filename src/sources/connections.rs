@@ -140,6 +140,11 @@ impl Connections {
         self.loader.find(payer, known, |facts| facts.get(uid), load).await
     }
 
+    /// A connection if it is in memory and no change of it is known.
+    pub fn current_in_memory(&self, uid: ConnectionId) -> Option<Arc<Connection>> {
+        self.memory.known.get(|facts| facts.get(uid))
+    }
+
     /// A connection if it is in memory, however old.
     pub fn in_memory(&self, uid: ConnectionId) -> Option<Arc<Connection>> {
         self.memory.known.get_stale(|facts| facts.get(uid))

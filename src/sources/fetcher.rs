@@ -1,5 +1,6 @@
 //! Content from outside, fetched at most once at a time (single flight) and kept for as long as its definition allows.
 
+mod kept;
 mod polled;
 mod probe;
 mod round;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use content_source::{Content, FetchError, Fetched, Location, Segment, Validator};
+use content_source::{Content, FetchError, Fetched, Location};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
@@ -21,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::kept::{Ages, Kept, Key};
 use self::runtime::FetchRuntime;
 use super::connections::Connections;
 use super::counters::{Counters, FetchStats, ReadFrom, WatchEvent};
@@ -28,7 +30,6 @@ use super::gate::{Counts, Gates};
 use super::health::{FailedFetch, reason};
 use super::memory::Connection;
 use crate::cache::{MemoryBudget, WeighedCache};
-use crate::model::allocated::{allocated, behind_arc, shared_bytes, texts};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, ConnectionId, TenantId};
@@ -39,8 +40,6 @@ use crate::telemetry::trace::{self, traced};
 
 pub use polled::Polled;
 
-/// How long it is known that a source has no such content.
-const MISSING_FOR: Duration = Duration::from_secs(1);
 /// The maximum number of reads of a tenant that wait for fetches.
 const MOST_WAITING: usize = 4_096;
 
@@ -58,7 +57,7 @@ pub struct Wanted {
     /// The connection.
     pub connection: ConnectionId,
     /// Where the content is.
-    pub location: Location,
+    pub location: Arc<Location>,
     /// For how long content is answered without asking the source again; `None` for the default.
     pub ttl: Option<Duration>,
     /// For how much longer it is answered while it is revalidated or the source fails.
@@ -98,86 +97,6 @@ impl From<FetchError> for Missed {
             FetchError::Timeout => Fault::SourceTimeout,
             error => Fault::SourceFailed(reason(error)),
         })
-    }
-}
-
-/// Identifies content in memory: another revision of the subject or of the connection is other content.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    connection: ConnectionId,
-    connected: Revision,
-    tenant: TenantId,
-    agent: AgentId,
-    revision: Revision,
-    location: Location,
-}
-
-/// What a source answered.
-#[derive(Debug)]
-struct Kept {
-    id: FetchId,
-    /// `None` if it has no such content.
-    contents: Option<Arc<[Content]>>,
-    validator: Option<Validator>,
-    /// When it was fetched or revalidated: the time at which that began.
-    checked: Instant,
-    /// Whether that was before the fetch began, in the same round of polls.
-    is_of_round: bool,
-}
-
-/// How old content may be.
-#[derive(Debug, Clone, Copy)]
-struct Ages {
-    ttl: Duration,
-    stale: Duration,
-}
-
-impl Kept {
-    /// The content for as long as it is fresh; `Some(None)` if it is known that there is none.
-    fn fresh(&self, ages: Ages) -> Option<Option<Outside>> {
-        let age = self.checked.elapsed();
-        let left = ages.ttl.saturating_sub(age);
-        match &self.contents {
-            Some(_) if !left.is_zero() => Some(self.content(left)),
-            None if age < MISSING_FOR => Some(None),
-            _ => None,
-        }
-    }
-
-    /// The content if it may still be answered while it is revalidated.
-    fn stale(&self, ages: Ages) -> Option<Outside> {
-        let is_stale = self.checked.elapsed() < ages.ttl.saturating_add(ages.stale);
-        self.content(Duration::ZERO).filter(|_| is_stale)
-    }
-
-    fn content(&self, left: Duration) -> Option<Outside> {
-        Some(Outside { id: self.id, contents: Arc::clone(self.contents.as_ref()?), left })
-    }
-
-    fn memory(&self) -> usize {
-        let contents = self.contents.as_deref().unwrap_or_default();
-        let of_each = contents.iter().map(|content| {
-            let names = [&content.name, &content.mime_type].map(Option::as_deref);
-            size_of::<Content>() + texts(names.into_iter().flatten()) + shared_bytes(&content.bytes)
-        });
-        let validator = self.validator.as_ref().map_or(0, |validator| allocated(validator.0.len()));
-        behind_arc(size_of::<Self>()) + behind_arc(of_each.sum()) + validator
-    }
-}
-
-impl Key {
-    fn memory(&self) -> usize {
-        match &self.location {
-            Location::Path { path, query, reference } => {
-                let segments = path.segments.iter().map(Segment::as_str);
-                let query = query.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
-                texts(segments.chain(query).chain(reference.as_deref()))
-            }
-            Location::Statement { statement, parameters, .. } => {
-                let parameters = parameters.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
-                texts(parameters.chain([statement.as_str()]))
-            }
-        }
     }
 }
 
@@ -261,21 +180,31 @@ impl Fetcher {
         self.inner.counters.stats(self.inner.flights.lock().len())
     }
 
-    /// Content from outside. `before_wait` is called before a source is waited for.
+    /// Content from outside that is in memory and fresh. Waits for nothing; anything else is a matter of [`read`](Self::read).
+    pub fn fresh(&self, wanted: &Wanted) -> Option<Outside> {
+        let inner = &self.inner;
+        let connection = inner.connections.current_in_memory(wanted.connection)?;
+        connection.source(wanted.tenant).ok()?;
+        let known = inner.kept.get(&Key::new(&connection, wanted))?;
+        let fresh = known.fresh(inner.ages(wanted))??;
+        inner.counters.read(ReadFrom::Fresh);
+        Some(fresh)
+    }
+
+    /// Content from outside, after [`fresh`](Self::fresh) had none. `before_wait` is called before a source is waited for.
     ///
     /// # Errors
     /// [`Missed`].
     pub async fn read(&self, wanted: Wanted, before_wait: impl FnOnce() + Send) -> Result<Outside, Missed> {
         let inner = &self.inner;
-        let Wanted { payer, tenant, agent, revision, connection, location, ttl, stale, found } = wanted;
-        let ages = Ages { ttl: ttl.unwrap_or(inner.ttl), stale };
-        let known = inner.connections.get(payer, connection).await.map_err(Missed::Fault)?;
+        let known = inner.connections.get(wanted.payer, wanted.connection).await.map_err(Missed::Fault)?;
         // Also of what is in memory.
         let connection = known.ok_or(FetchError::NotAllowed)?;
-        connection.source(tenant)?;
-        let (uid, connected) = (connection.uid, connection.revision);
-        let key = Key { connection: uid, connected, tenant, agent, revision, location };
-        let known = inner.kept.get(&key);
+        connection.source(wanted.tenant)?;
+        let (ages, key) = (inner.ages(&wanted), Key::new(&connection, &wanted));
+        let Wanted { tenant, found, .. } = wanted;
+        // The use was counted.
+        let known = inner.kept.peek(&key);
         match known.as_ref().and_then(|known| known.fresh(ages)) {
             Some(Some(fresh)) => {
                 inner.counters.read(ReadFrom::Fresh);
@@ -304,6 +233,10 @@ impl Fetcher {
 }
 
 impl Inner {
+    fn ages(&self, wanted: &Wanted) -> Ages {
+        Ages { ttl: wanted.ttl.unwrap_or(self.ttl), stale: wanted.stale }
+    }
+
     /// The fetch of some content that is in progress, or a new one.
     /// `found` is what may be stored; `since` is when the round of polls began that it is part of.
     fn flight(
@@ -401,7 +334,7 @@ impl Inner {
         let deadline = began + limits.timeout();
         let passage = self.gates.pass((*uid, *revision), limits, key.tenant, deadline).await?;
         let validator = known.and_then(|known| known.validator.as_ref());
-        let wanted = (&key.location, validator);
+        let wanted = (&*key.location, validator);
         let (fetched, is_open) = passage.fetch(&**source, wanted, (limits, since), deadline).await;
         match &fetched {
             Ok(_) | Err(FetchError::NotFound) => connection.health.succeeded(key.tenant),

@@ -74,7 +74,7 @@ impl Catalog {
         let Some(wanted) = wanted.filter(|wanted| wanted.connection == lease.connection) else {
             return Ok(None);
         };
-        let path = match &wanted.location {
+        let path = match &*wanted.location {
             Location::Path { path, .. } => Some(path.clone()),
             Location::Statement { .. } => None,
         };

@@ -47,19 +47,17 @@ impl Fetcher {
     /// [`Missed::Fault`].
     pub async fn poll(&self, wanted: Wanted) -> Result<Polled, Missed> {
         let inner = &self.inner;
-        let Wanted { payer, tenant, agent, revision, connection, location, ttl, .. } = wanted;
-        let found = inner.connections.get(payer, connection).await.map_err(Missed::Fault)?;
+        let found = inner.connections.get(wanted.payer, wanted.connection).await.map_err(Missed::Fault)?;
         let connection = found.ok_or(FetchError::NotAllowed)?;
-        connection.source(tenant)?;
-        let (uid, connected) = (connection.uid, connection.revision);
-        inner.gates.admit_poll((uid, connected), &connection.limits, tenant)?;
-        let key = Key { connection: uid, connected, tenant, agent, revision, location };
+        connection.source(wanted.tenant)?;
+        let key = Key::new(&connection, &wanted);
+        inner.gates.admit_poll((key.connection, key.connected), &connection.limits, wanted.tenant)?;
         let known = inner.kept.peek(&key);
         // A repository is asked once in a round what its reference names.
         let is_shared = connection.kind == Kind::Git;
-        let since = is_shared.then(|| self.round(uid, connection.limits.poll()).began);
+        let since = is_shared.then(|| self.round(key.connection, connection.limits.poll()).began);
         let kept = Inner::flight(inner, key.clone(), &connection, (known, None), since).await?;
-        let (contents, ttl) = (kept.contents.clone(), ttl.unwrap_or(inner.ttl));
+        let (contents, ttl) = (kept.contents.clone(), inner.ages(&wanted).ttl);
         let source = (connection.kind, connection.revision);
         Ok(Polled { contents, source, every: connection.limits.poll(), ttl, key, kept })
     }

@@ -1,0 +1,108 @@
+//! Content in memory: what identifies it, and how old it may be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use content_source::{Content, Location, Segment, Validator};
+use tokio::time::Instant;
+
+use super::{FetchId, Outside, Wanted};
+use crate::model::allocated::{allocated, behind_arc, shared_bytes, texts};
+use crate::model::ids::{AgentId, ConnectionId, TenantId};
+use crate::model::scope::Revision;
+use crate::sources::memory::Connection;
+
+/// How long it is known that a source has no such content.
+const MISSING_FOR: Duration = Duration::from_secs(1);
+
+/// Identifies content in memory: another revision of the subject or of the connection is other content.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) connection: ConnectionId,
+    pub(super) connected: Revision,
+    pub(super) tenant: TenantId,
+    pub(super) agent: AgentId,
+    pub(super) revision: Revision,
+    pub(super) location: Arc<Location>,
+}
+
+/// What a source answered.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) id: FetchId,
+    /// `None` if it has no such content.
+    pub(super) contents: Option<Arc<[Content]>>,
+    pub(super) validator: Option<Validator>,
+    /// When it was fetched or revalidated: the time at which that began.
+    pub(super) checked: Instant,
+    /// Whether that was before the fetch began, in the same round of polls.
+    pub(super) is_of_round: bool,
+}
+
+/// How old content may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ages {
+    pub(super) ttl: Duration,
+    pub(super) stale: Duration,
+}
+
+impl Kept {
+    /// The content for as long as it is fresh; `Some(None)` if it is known that there is none.
+    pub(super) fn fresh(&self, ages: Ages) -> Option<Option<Outside>> {
+        let age = self.checked.elapsed();
+        let left = ages.ttl.saturating_sub(age);
+        match &self.contents {
+            Some(_) if !left.is_zero() => Some(self.content(left)),
+            None if age < MISSING_FOR => Some(None),
+            _ => None,
+        }
+    }
+
+    /// The content if it may still be answered while it is revalidated.
+    pub(super) fn stale(&self, ages: Ages) -> Option<Outside> {
+        let is_stale = self.checked.elapsed() < ages.ttl.saturating_add(ages.stale);
+        self.content(Duration::ZERO).filter(|_| is_stale)
+    }
+
+    pub(super) fn content(&self, left: Duration) -> Option<Outside> {
+        Some(Outside { id: self.id, contents: Arc::clone(self.contents.as_ref()?), left })
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let contents = self.contents.as_deref().unwrap_or_default();
+        let of_each = contents.iter().map(|content| {
+            let names = [&content.name, &content.mime_type].map(Option::as_deref);
+            size_of::<Content>() + texts(names.into_iter().flatten()) + shared_bytes(&content.bytes)
+        });
+        let validator = self.validator.as_ref().map_or(0, |validator| allocated(validator.0.len()));
+        behind_arc(size_of::<Self>()) + behind_arc(of_each.sum()) + validator
+    }
+}
+
+impl Key {
+    pub(super) fn new(connection: &Connection, wanted: &Wanted) -> Self {
+        Self {
+            connection: connection.uid,
+            connected: connection.revision,
+            tenant: wanted.tenant,
+            agent: wanted.agent,
+            revision: wanted.revision,
+            location: Arc::clone(&wanted.location),
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let texts = match &*self.location {
+            Location::Path { path, query, reference } => {
+                let segments = path.segments.iter().map(Segment::as_str);
+                let query = query.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+                texts(segments.chain(query).chain(reference.as_deref()))
+            }
+            Location::Statement { statement, parameters, .. } => {
+                let parameters = parameters.iter().flat_map(|(name, value)| [name.as_str(), value.as_str()]);
+                texts(parameters.chain([statement.as_str()]))
+            }
+        };
+        behind_arc(size_of::<Location>()) + texts
+    }
+}
