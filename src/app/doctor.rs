@@ -82,20 +82,23 @@ async fn check_gateway(found: &mut Diagnosis, settings: &Settings, in_use: &[Use
     let ready =
         get_up_to(MOST_READINESS, &format!("{}/readyz", local_url(&settings.server, listen)), true).await;
     match ready {
-        Ok((200, body)) => {
+        Ok((status, body)) => {
+            const REASONS: &str = "docs/troubleshooting.md says what each reason means";
             let reasons = serde_json::from_slice::<Readiness>(&body).unwrap_or_default().reasons.join(", ");
-            let message = format!("ready at {listen}");
-            let degraded = !reasons.is_empty();
-            let message = if degraded { format!("{message}, degraded: {reasons}") } else { message };
-            found.judge("gateway", degraded, message, "docs/troubleshooting.md says what each reason means");
-            check_feed(found, settings).await;
-        }
-        Ok((status, _)) => {
-            found.fail(
-                "gateway",
-                format!("{listen} answered {status} to /readyz"),
-                "read the body of /readyz and the log",
-            );
+            match (status, reasons.is_empty()) {
+                (200, true) => found.ok("gateway", format!("ready at {listen}")),
+                (200, false) => {
+                    found.warn("gateway", format!("ready at {listen}, degraded: {reasons}"), REASONS);
+                }
+                (_, true) => {
+                    let message = format!("{listen} answered {status} to /readyz");
+                    found.fail("gateway", message, "read the log of the gateway");
+                }
+                (_, false) => found.fail("gateway", format!("not ready at {listen}: {reasons}"), REASONS),
+            }
+            if status == 200 {
+                check_feed(found, settings).await;
+            }
         }
         Err(error) => {
             found.fail(

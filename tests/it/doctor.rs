@@ -5,14 +5,17 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use http::StatusCode;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use serde_json::Value;
 use sqlx::ConnectOptions;
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::support::app::gateway;
+use crate::support::app::{Builder, gateway};
 use crate::support::cluster::database;
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 const OPERATOR_KEY: &str = "wag_00000000000000000000000000000000000000000003NxIRP";
 
@@ -102,6 +105,28 @@ async fn unreachable_database_fails() {
     assert!(status == "fail" && named, "{message}");
     assert!(checks.iter().all(|(.., message)| !message.contains("hunter2")), "{checks:?}");
     assert_eq!(status_of(&checks, "gateway").0, "ok");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reasons_of_a_gateway_that_is_not_ready_are_named() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let builder = Builder::new(&database).set("WAGGLE_ACCESS__STALE_SECONDS", 1);
+    let through_proxy = builder.store(|store| {
+        store.connect = proxy.options.clone();
+        store.listen = proxy.options.clone();
+    });
+    let replica = through_proxy.start().await;
+    proxy.swallow(true);
+    let is_unready = async || replica.http.get("/readyz").await.status == StatusCode::SERVICE_UNAVAILABLE;
+    eventually("the gateway is not ready", is_unready).await;
+    let (listen, url) = (replica.running.address.to_string(), database.options.to_url_lossy().to_string());
+    let variables = [("DATABASE_URL", url.as_str()), ("WAGGLE_SERVER__LISTEN", listen.as_str())];
+    let (code, _, checks) = doctor(TempDir::new().unwrap().path(), &variables).await;
+    let (status, message) = status_of(&checks, "gateway");
+    let named =
+        message.starts_with(&format!("not ready at {listen}: ")) && message.contains("memory_expired");
+    assert!(code == Some(1) && status == "fail" && named, "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
