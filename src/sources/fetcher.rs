@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use content_source::{Content, FetchError, Fetched, Location};
+use content_source::{FetchError, Fetched};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
@@ -30,56 +30,16 @@ use super::gate::{Counts, Gates};
 use super::health::{FailedFetch, reason};
 use super::memory::Connection;
 use crate::cache::{MemoryBudget, WeighedCache};
-use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, ConnectionId, TenantId};
-use crate::model::scope::Revision;
 use crate::model::sources::Clock;
 use crate::model::variant::Variant;
 use crate::telemetry::trace::{self, traced};
 
+pub use kept::{FetchId, Outside, Wanted};
 pub use polled::Polled;
 
 /// The maximum number of reads of a tenant that wait for fetches.
 const MOST_WAITING: usize = 4_096;
-
-/// What is read.
-#[derive(Debug)]
-pub struct Wanted {
-    /// Who pays for looking up the connection.
-    pub payer: Payer,
-    /// The tenant that owns the definition.
-    pub tenant: TenantId,
-    /// The agent that has it.
-    pub agent: AgentId,
-    /// The revision that last changed the subject whose content it is: what is read after a change was fetched after it.
-    pub revision: Revision,
-    /// The connection.
-    pub connection: ConnectionId,
-    /// Where the content is.
-    pub location: Arc<Location>,
-    /// For how long content is answered without asking the source again; `None` for the default.
-    pub ttl: Option<Duration>,
-    /// For how much longer it is answered while it is revalidated or the source fails.
-    pub stale: Duration,
-    /// Which content of which URI it is, if the revision is that of a change of it: what was found then is stored.
-    pub found: Option<Variant>,
-}
-
-/// Identifies the contents that were fetched at one time, in this process. Those that a source calls unchanged keep theirs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct FetchId(pub u64);
-
-/// Content from outside.
-#[derive(Debug, Clone)]
-pub struct Outside {
-    /// Which contents they are.
-    pub id: FetchId,
-    /// The contents: one for a file, several for a directory.
-    pub contents: Arc<[Content]>,
-    /// For how long it is answered from now on.
-    pub left: Duration,
-}
 
 /// Why content from outside is not had.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-//! Content in memory: what identifies it, and how old it may be.
+//! What is wanted, and content in memory: what identifies it, and how old it may be.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,14 +6,53 @@ use std::time::Duration;
 use content_source::{Content, Location, Segment, Validator};
 use tokio::time::Instant;
 
-use super::{FetchId, Outside, Wanted};
 use crate::model::allocated::{allocated, behind_arc, shared_bytes, texts};
+use crate::model::caller::Payer;
 use crate::model::ids::{AgentId, ConnectionId, TenantId};
 use crate::model::scope::Revision;
+use crate::model::variant::Variant;
 use crate::sources::memory::Connection;
 
 /// How long it is known that a source has no such content.
 const MISSING_FOR: Duration = Duration::from_secs(1);
+
+/// What is read.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Who pays for looking up the connection.
+    pub payer: Payer,
+    /// The tenant that owns the definition.
+    pub tenant: TenantId,
+    /// The agent that has it.
+    pub agent: AgentId,
+    /// The revision that last changed the subject whose content it is: what is read after a change was fetched after it.
+    pub revision: Revision,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Where the content is.
+    pub location: Arc<Location>,
+    /// For how long content is answered without asking the source again; `None` for the default.
+    pub ttl: Option<Duration>,
+    /// For how much longer it is answered while it is revalidated or the source fails.
+    pub stale: Duration,
+    /// Which content of which URI it is, if the revision is that of a change of it: what was found then is stored.
+    pub found: Option<Variant>,
+}
+
+/// Identifies the contents that were fetched at one time, in this process. Those that a source calls unchanged keep theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FetchId(pub u64);
+
+/// Content from outside.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    /// Which contents they are.
+    pub id: FetchId,
+    /// The contents: one for a file, several for a directory.
+    pub contents: Arc<[Content]>,
+    /// For how long it is answered from now on.
+    pub left: Duration,
+}
 
 /// Identifies content in memory: another revision of the subject or of the connection is other content.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
