@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -12,8 +13,11 @@ use serde_json::{Value, json};
 use sqlx::ConnectOptions;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::task::spawn_blocking;
 use waggle::model::key::{KeyKind, SecretKey};
 
+use crate::support::app::Builder;
 use crate::support::cluster::database;
 use crate::support::folder::children;
 use crate::support::http::CONTINUE;
@@ -23,6 +27,20 @@ use crate::support::wait::eventually;
 
 /// Far longer than a start, on a machine that is busy with other tests.
 const LONGEST_START: Duration = Duration::from_secs(40);
+
+#[tokio::test]
+async fn nothing_of_a_gateway_outlives_its_runtime() {
+    let database = database().await;
+    let dropped = spawn_blocking(move || {
+        let runtime = Runtime::new().unwrap();
+        runtime.block_on(async {
+            let replica = Builder::new(&database).start().await;
+            Arc::downgrade(&replica.running.services.catalog)
+        })
+    });
+    let catalog = dropped.await.unwrap();
+    eventually("no thread holds the catalog", async || catalog.upgrade().is_none()).await;
+}
 
 #[tokio::test]
 async fn second_start_is_faster_than_the_first() {
