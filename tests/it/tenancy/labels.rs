@@ -22,7 +22,7 @@ use crate::support::cluster::{Database, database};
 use crate::support::events::Session;
 
 /// The number of compared answers without `VERIFY_LABELS_STEPS`.
-const STEPS: usize = 1_500;
+const STEPS: usize = 3_000;
 /// How many answers are compared between two writes.
 const STEPS_PER_WRITE: usize = 60;
 
