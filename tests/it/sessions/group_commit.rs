@@ -165,6 +165,6 @@ async fn batch_whose_connection_is_terminated_is_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn batch_whose_commit_is_in_doubt_is_repeated() {
     // PostgreSQL does not detect the loss: it commits the first execution as well as the second.
-    let cut = async |_: &Database, proxy: &Proxy| proxy.cut();
+    let cut = async |_: &Database, proxy: &Proxy| proxy.cut().await;
     open_while_connections_are_lost(cut, 2).await;
 }

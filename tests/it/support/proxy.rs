@@ -1,11 +1,13 @@
 //! A TCP proxy in front of PostgreSQL that can drop all bytes without closing a connection, or refuse every connection.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::faults::Fault;
 use super::statements::StatementLog;
@@ -14,7 +16,7 @@ pub(crate) struct Proxy {
     /// How to connect to the database through the proxy.
     pub(crate) options: PgConnectOptions,
     fault: watch::Sender<Fault>,
-    cut: watch::Sender<()>,
+    connections: Arc<Mutex<JoinSet<()>>>,
     /// What was executed through the proxy.
     pub(crate) statements: StatementLog,
 }
@@ -31,20 +33,14 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (fault, faults) = watch::channel(Fault::None);
-        let (cut, cuts) = watch::channel(());
+        let connections = Arc::new(Mutex::new(JoinSet::new()));
+        let carried = Arc::clone(&connections);
         let statements = StatementLog::default();
         let log = statements.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = Address::of(&target.borrow());
-                let (carrying, mut cuts) = (carry(client, server, faults.clone(), log.clone()), cuts.clone());
-                cuts.mark_unchanged();
-                tokio::spawn(async move {
-                    tokio::select! {
-                        () = carrying => {}
-                        _ = cuts.changed() => {}
-                    }
-                });
+                carried.lock().unwrap().spawn(carry(client, server, faults.clone(), log.clone()));
             }
         });
         let options = PgConnectOptions::new_without_pgpass()
@@ -53,7 +49,7 @@ impl Proxy {
             .ssl_mode(sqlx::postgres::PgSslMode::Disable)
             .username(database.get_username())
             .database(database.get_database().unwrap());
-        Self { options, fault, cut, statements }
+        Self { options, fault, connections, statements }
     }
 
     /// Drops all bytes in both directions from now on without closing connections, or passes everything again on new
@@ -62,9 +58,10 @@ impl Proxy {
         self.fail(if yes { Fault::Swallowed } else { Fault::None });
     }
 
-    /// Closes all open connections; new ones are carried.
-    pub(crate) fn cut(&self) {
-        self.cut.send_replace(());
+    /// Closes all open connections and returns once nothing more passes through them; new ones are carried.
+    pub(crate) async fn cut(&self) {
+        let mut open = std::mem::take(&mut *self.connections.lock().unwrap());
+        open.shutdown().await;
     }
 
     /// From now on open and new connections fail in this way.

@@ -160,7 +160,7 @@ async fn writes_of_a_lost_commit_are_all_refused() {
     let writes = [("x:1", "two", ""), ("x:2", "two", ""), ("x:3", "two", "")];
     let (writers, held) =
         site.write_together(&writes, async |_| site.faults.hold(FailPoint::BeforeCommit)).await;
-    held.meanwhile(async { site.proxy.cut() }).await;
+    held.meanwhile(site.proxy.cut()).await;
     assert_eq!(statuses(writers).await, [503; 3]);
     assert_eq!(site.database.number(REVISIONS).await, first + 1);
     assert_eq!(site.database.number("select count(*) from resources").await, 2);
