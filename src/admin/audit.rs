@@ -13,13 +13,13 @@ use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use serde::Deserialize;
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::audit_form::Form;
 use super::authority::Authority;
 use super::extract::{Nothing, Params};
+use super::instant;
 use super::openapi::Problems;
 use super::page::{Items, PageParams};
 use super::services::{Admin, Answer, App};
@@ -50,9 +50,9 @@ pub(super) struct AuditQuery {
     outcome: Option<String>,
     /// The id of the request: the `X-Request-Id` of its answer.
     request: Option<String>,
-    /// Not before this time (RFC 3339).
+    /// Not before this time (RFC 3339), or this date in UTC.
     from: Option<String>,
-    /// Before this time (RFC 3339).
+    /// Before this time (RFC 3339), or this date in UTC.
     to: Option<String>,
     /// The maximum number of items on the page.
     #[param(minimum = 1, maximum = 500, default = 100)]
@@ -164,8 +164,8 @@ fn request(id: Option<&str>) -> Result<Option<String>, Fault> {
 }
 
 fn time(name: &str, text: Option<&str>) -> Result<Option<OffsetDateTime>, Fault> {
-    let parsed = text.map(|text| OffsetDateTime::parse(text, &Rfc3339)).transpose();
-    parsed.map_err(|_| Fault::invalid_params(format!("{name} is not a time such as 2026-07-28T12:00:00Z")))
+    let wrong = || Fault::invalid_params(format!("{name} is not {}", instant::EXPECTED));
+    text.map(|text| instant::parse(text).ok_or_else(wrong)).transpose()
 }
 
 /// A row as a reader is shown it.

@@ -16,6 +16,7 @@ mod definitions;
 mod explain;
 mod extract;
 mod hooks;
+mod instant;
 mod keys;
 mod limits;
 mod manifest;

@@ -9,6 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
 use super::extract::{Params, Segment};
+use super::instant;
 use super::openapi::Problems;
 use super::services::{Answer, App};
 use crate::model::fault::Fault;
@@ -22,11 +23,11 @@ const LONGEST: [(UsageInterval, Duration); 2] =
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UsageParams {
-    /// The beginning of the period, to the hour. Default: a day before `to`, or thirty days with `day`.
-    #[serde(default, with = "time::serde::rfc3339::option")]
+    /// The beginning of the period, to the hour, or a date in UTC. Default: a day before `to`, or thirty days with `day`.
+    #[serde(default, deserialize_with = "instant::deserialize")]
     from: Option<OffsetDateTime>,
-    /// The end of the period, to the hour. Default: now.
-    #[serde(default, with = "time::serde::rfc3339::option")]
+    /// The end of the period, to the hour, or a date in UTC. Default: now.
+    #[serde(default, deserialize_with = "instant::deserialize")]
     to: Option<OffsetDateTime>,
     /// The size of the buckets.
     #[param(inline)]

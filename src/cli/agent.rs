@@ -132,10 +132,10 @@ enum Command {
     Usage {
         /// The id of the agent.
         id: String,
-        /// Not before this time (RFC 3339).
+        /// Not before this time (RFC 3339), or this date in UTC.
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
-        /// Before this time (RFC 3339).
+        /// Before this time (RFC 3339), or this date in UTC.
         #[arg(long, value_name = "TIME")]
         to: Option<String>,
         /// The length of a period.

@@ -31,13 +31,14 @@ const PAGE: u32 = 500;
 const REMEMBERED: usize = 10_000;
 /// The columns of the table of `tail`: heading, member of the row, and width, which a longer value exceeds, since later rows
 /// are not known when the first is printed.
-const COLUMNS: [(&str, &str, usize); 8] = [
+const COLUMNS: [(&str, &str, usize); 9] = [
     ("AT", "at", 27),
     ("STATUS", "status", 6),
     ("OUTCOME", "outcome", 18),
     ("METHOD", "method", 34),
     ("AGENT", "agent", 12),
     ("SUBJECT", "subject", 26),
+    ("KEY", "keyId", 36),
     ("CLIENT", "client", 15),
     ("REQUEST", "requestId", 32),
 ];
@@ -158,10 +159,10 @@ struct Filter {
     /// One request, by the `X-Request-Id` of its answer.
     #[arg(long, value_name = "ID")]
     request: Option<String>,
-    /// Not before this time.
+    /// Not before this time, or this date in UTC.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Before this time.
+    /// Before this time, or this date in UTC.
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
 }

@@ -286,6 +286,7 @@ async fn usage_is_reported_by_hour_or_day_and_method() {
     eventually("all is counted", async || usage("").await == expected).await;
     assert_eq!(usage("?from=2026-05-01T11:00:00Z").await.as_array().unwrap().len(), 3);
     assert_eq!(usage("?to=2026-05-01T11:00:00Z").await, json!([item(ten, "resources/read", 3, 1, 0)]));
+    assert_eq!(usage("?from=2026-05-01&to=2026-05-02").await, expected);
     assert_eq!(usage("?bucket=day").await[2], item("2026-05-01T00:00:00Z", "resources/list", 1, 0, 1));
     for (query, detail) in [
         ("?from=2026-05-01T11:00:00Z&to=2026-05-01T10:00:00Z", "from must not be after to"),

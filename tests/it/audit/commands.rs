@@ -126,9 +126,10 @@ async fn audit_tail_prints_a_table_of_the_requests_that_are_asked_for() {
     let id = rows[1]["requestId"].as_str().unwrap();
     let table = printed(&replica, &["tail", "--request", id]).await;
     let lines: Vec<Vec<_>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-    let heading = ["AT", "STATUS", "OUTCOME", "METHOD", "AGENT", "SUBJECT", "CLIENT", "REQUEST"];
+    let heading = ["AT", "STATUS", "OUTCOME", "METHOD", "AGENT", "SUBJECT", "KEY", "CLIENT", "REQUEST"];
+    let key = rows[1]["keyId"].as_str().unwrap();
     let at = rows[1]["at"].as_str().unwrap();
-    let row = [at, "200", "ok", "resources/read", "research", "test://a", "127.0.0.1", id];
+    let row = [at, "200", "ok", "resources/read", "research", "test://a", key, "127.0.0.1", id];
     assert_eq!(lines, [heading, row]);
     // Columns begin at the same place.
     let starts = |line: &str, word: &str| line.find(word).unwrap();

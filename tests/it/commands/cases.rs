@@ -215,7 +215,7 @@ pub(super) const OTHERS: &[Case] = &[
         "audit tail --lines 1 --outcome quota_exceeded",
         "",
         0,
-        "AT STATUS OUTCOME METHOD AGENT SUBJECT CLIENT REQUEST\n",
+        "AT STATUS OUTCOME METHOD AGENT SUBJECT KEY CLIENT REQUEST\n",
         "",
     ),
     ("audit tail -o json --request none", "", 0, "", ""),
