@@ -13,6 +13,7 @@ const CASES: &str = include_str!("../../deploy/monitoring/cases.yml");
 const ROUTES: &str = include_str!("../../deploy/monitoring/alertmanager.yml");
 const METRICS: &str = include_str!("../../docs/metrics.md");
 const AUDIT: &str = include_str!("../../docs/audit.md");
+const RUNBOOK: &str = include_str!("../../docs/alerts.md");
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -91,6 +92,18 @@ fn each_alert_has_a_case_and_a_route() {
     assert_eq!(routed, BTreeSet::from(["info", "page"]), "tickets are the default");
     let receivers = found(r"(?m)^ +receiver: ([\w-]+)$", ROUTES);
     assert_eq!(receivers, found(r"(?m)^ +- name: ([\w-]+)$", ROUTES));
+}
+
+#[test]
+fn each_alert_links_to_its_section_of_the_runbook() {
+    let alerts = alerts();
+    assert_eq!(found(r"(?m)^##+ (.+)$", RUNBOOK), alerts, "the headings of docs/alerts.md");
+    assert_eq!(RUNBOOK.matches("\n## ").count(), alerts.len(), "a heading of docs/alerts.md occurs twice");
+    for (name, rule) in ALERTS.split("- alert: ").skip(1).map(|rule| rule.split_once('\n').unwrap()) {
+        // mdBook derives the anchor from the heading.
+        let section = format!("docs/alerts.md#{}", name.to_lowercase());
+        assert_eq!(found(r"(?m)^ +runbook: (\S+)$", rule), BTreeSet::from([section.as_str()]), "{name}");
+    }
 }
 
 #[test]
