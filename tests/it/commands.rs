@@ -4,6 +4,7 @@ mod cases;
 mod every;
 
 use std::fs;
+use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Value, json};
@@ -19,23 +20,27 @@ async fn run(replica: &Replica, line: &str, stdin: &str) -> (Option<i32>, String
     masked(waggle(replica, &replica.operator, &words(line), stdin).await)
 }
 
-fn words(line: &str) -> Vec<&str> {
-    let words = Regex::new(r"'([^']*)'|(\S+)").unwrap();
-    words.captures_iter(line).map(|word| word.get(1).or(word.get(2)).unwrap().as_str()).collect()
-}
+// Compiled once: unoptimised, that takes longer than a command.
+static WORDS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"'([^']*)'|(\S+)").unwrap());
 
-fn masked((code, out, error): Output) -> Output {
-    let masks = [
+static MASKS: LazyLock<[(Regex, &str); 6]> = LazyLock::new(|| {
+    [
         (r"\b(now|\d+ s ago)\b", "AGE"),
         (r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z\b", "TIME"),
         (r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID"),
         (r"\b(bak|oag)_\w{49}\b", "${1}_SECRET"),
         (r"\b(bak|oag)_\w{8}\b", "${1}_DISPLAY"),
         (r"(?m)[ ]{2,}", " "),
-    ];
-    let masked = masks
-        .iter()
-        .fold(out, |out, (mask, with)| Regex::new(mask).unwrap().replace_all(&out, *with).into_owned());
+    ]
+    .map(|(mask, with)| (Regex::new(mask).unwrap(), with))
+});
+
+fn words(line: &str) -> Vec<&str> {
+    WORDS.captures_iter(line).map(|word| word.get(1).or(word.get(2)).unwrap().as_str()).collect()
+}
+
+fn masked((code, out, error): Output) -> Output {
+    let masked = MASKS.iter().fold(out, |out, (mask, with)| mask.replace_all(&out, *with).into_owned());
     (code, masked, error)
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
@@ -103,10 +103,30 @@ fn valid_settings_pass_the_check() {
     assert_eq!(run(&variables, &["config", "check"]), output(0, "the settings are valid\n", ""));
 }
 
+/// A database that asks for the password, refuses it, and ends. Returns its port, and the message that has the password.
+fn refusing_database() -> (u16, JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving = thread::spawn(move || {
+        let mut connection = listener.accept().unwrap().0;
+        let mut length = [0; 4];
+        connection.read_exact(&mut length).unwrap();
+        let mut startup = vec![0; u32::from_be_bytes(length) as usize - 4];
+        connection.read_exact(&mut startup).unwrap();
+        connection.write_all(b"R\0\0\0\x08\0\0\0\x03").unwrap();
+        let mut password = vec![0; "p....hunter2\0".len()];
+        connection.read_exact(&mut password).unwrap();
+        connection.write_all(b"E\0\0\0\x1cSFATAL\0C28P01\0Mrefused\0\0").unwrap();
+        password
+    });
+    (port, serving)
+}
+
 #[test]
 fn no_command_prints_a_secret() {
-    let url = "postgres://me:hunter2@127.0.0.1:1/b";
-    let variables = [("DATABASE_URL", url), ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY)];
+    let (port, database) = refusing_database();
+    let url = format!("postgres://me:hunter2@127.0.0.1:{port}/b?sslmode=disable");
+    let variables = [("DATABASE_URL", &*url), ("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY)];
     for command in [&["config", "show"][..], &["config", "check"], &["migrate", "--log-filter=trace"]] {
         let (_, out, err) = run(&variables, command);
         assert!(!(out.clone() + &err).is_empty(), "{command:?}");
@@ -115,6 +135,10 @@ fn no_command_prints_a_secret() {
             "{command:?}"
         );
     }
+    // Ends a database that nobody has asked.
+    drop(TcpStream::connect(("127.0.0.1", port)));
+    let sent = database.join().unwrap();
+    assert!(sent.ends_with(b"hunter2\0"), "the password was not used");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::LazyLock;
 
 use regex::Regex;
 
@@ -36,10 +37,12 @@ fn command_lines(text: &str) -> Vec<String> {
         .collect()
 }
 
+// Compiled once: unoptimised, that takes longer than all the rest of a line.
+static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"(?:'[^']*'|"[^"]*"|[^\s'"])+"#).unwrap());
+
 /// The words of a command line; quotes keep one together. Values replace the placeholders of the pages.
 fn words(line: &str) -> Vec<String> {
-    let word = Regex::new(r#"(?:'[^']*'|"[^"]*"|[^\s'"])+"#).unwrap();
-    let words = word.find_iter(line).map(|word| word.as_str().replace(['\'', '"'], ""));
+    let words = WORD.find_iter(line).map(|word| word.as_str().replace(['\'', '"'], ""));
     words
         .map(|word| match word.as_str() {
             "SHELL" => "bash".to_owned(),
