@@ -135,7 +135,7 @@ fn no_command_prints_a_secret() {
             "{command:?}"
         );
     }
-    // Ends a database that nobody has asked.
+    // Unblocks `accept`, if no command connected.
     drop(TcpStream::connect(("127.0.0.1", port)));
     let sent = database.join().unwrap();
     assert!(sent.ends_with(b"hunter2\0"), "the password was not used");
