@@ -1,10 +1,12 @@
 //! `sources`: what a read of cached content from a connection costs beside an inline one, and the latency of another
 //! tenant's inline reads beside reads of sources that fail in every way, beside as many inline reads, and beside nothing.
 
+mod probe;
 mod upstream;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -175,16 +177,16 @@ async fn register(port: u16, upstream: &Upstream, options: &Sources) -> Result<(
 /// the gateway per second, in milliseconds.
 type Beside = [f64; 5];
 
-/// Sends the requests of both tenants, each at its own rate whether or not others are answered.
+/// Sends the requests of both tenants, each at its own rate.
 async fn beside(
     (site, port): (&Site, u16),
     other: Other,
     upstream: &Upstream,
     options: &Sources,
 ) -> Result<Beside, Error> {
-    let stop = AtomicBool::new(false);
-    let inline = Schedule { ports: &[port], per_second: options.per_second, polled: true };
-    let inline = inline.send(&stop, |_, port| read(&INLINE.agent(0), "x:1", port, &INLINE.key(0)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let inline = read(&INLINE.agent(0), "x:1", port, &INLINE.key(0));
+    let inline = probe::latencies(port, inline, options.per_second, &stop);
     let others = Schedule { ports: &[port], per_second: options.others, polled: true };
     let others = async {
         if other == Other::Nothing {
@@ -203,10 +205,9 @@ async fn beside(
     };
     let (inline, others, measured) = tokio::join!(inline, others, measured);
     let (inline, others, (fetches, cpu)) = (inline?, others?, measured?);
-    match inline.failed() + others {
+    match others {
         0 => {
-            let latencies = inline.latencies();
-            let ms = |per_mille| to_f64(latencies.quantile(per_mille)) / 1e3;
+            let ms = |per_mille| to_f64(inline.quantile(per_mille)) / 1e3;
             Ok([ms(500), ms(990), ms(1_000), fetches, cpu])
         }
         failed => Err(Error::RequestsFailed(failed)),

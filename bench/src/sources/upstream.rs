@@ -1,5 +1,5 @@
 //! A server of HTTP that answers, or fails in one of several ways, by the first segment of the path. It has a thread of its
-//! own: what it sends does not delay what the benchmark receives.
+//! own, of the lowest priority: what it sends does not delay what the benchmark receives, as that of another machine.
 
 use std::io::Write as _;
 use std::net::TcpListener as StdListener;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use rustix::process::setpriority_process;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
@@ -54,6 +55,8 @@ pub(super) const FAULTS: [Fault; 8] = [
 const BOMB: usize = 256 << 20;
 const TEN_GB: u64 = 10_000_000_000;
 const PIECE: usize = 64 << 10;
+/// The nice value of the thread.
+const LOWEST: i32 = 19;
 
 impl Fault {
     /// The path, and the id of the connection.
@@ -105,6 +108,8 @@ impl Upstream {
         let requests = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&requests);
         std::thread::spawn(move || {
+            // On Linux of this thread alone. Everybody may lower a priority.
+            setpriority_process(None, LOWEST).ok();
             runtime.block_on(async {
                 tokio::select! {
                     ended = accept(listener, bytes, bomb, counted) => drop(ended),
