@@ -17,7 +17,7 @@ help: ## List the targets
 # `make test` continues from here.
 demo: prerequisites ## Run the gateway with a demo agent, its own database in ./waggle-data
 	cargo build --locked --workspace --bin waggle --examples
-	@unset DATABASE_URL; exec "$${CARGO_TARGET_DIR:-target}/debug/waggle" demo --docs docs
+	@scripts/run-demo
 
 test: prerequisites ## Run all tests, on a PostgreSQL cluster of their own unless DATABASE_URL is set
 	@scripts/install-node

@@ -153,7 +153,7 @@ async fn demo_key_and_changes_survive_restart() {
 #[tokio::test]
 async fn demo_mounts_the_documentation_of_the_project() {
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/docs");
-    assert!(include_str!("../../Makefile").contains("/debug/waggle\" demo --docs docs\n"));
+    assert!(include_str!("../../scripts/run-demo").contains("set -- demo --docs docs\n"));
     let site = Site::new();
     let first = site.start_with("demo", &["--docs", docs]).await;
     let printed = commands(&site, 6).await;
