@@ -146,6 +146,29 @@ pub(super) struct NewKey {
     #[arg(long = "network", value_name = "NETWORK")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     networks: Vec<String>,
+    #[command(flatten)]
+    #[serde(skip_serializing_if = "KeyLimits::is_default")]
+    limits: KeyLimits,
+}
+
+/// The rate of a key that is to be created, in cost units.
+#[derive(Args, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KeyLimits {
+    /// Cost units per second that it may use, instead of the default of the settings; 0 for no limit.
+    #[arg(long, value_name = "UNITS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    per_second: Option<u32>,
+    /// Cost units that it may use at once; by default twice those per second.
+    #[arg(long, value_name = "UNITS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    burst: Option<u32>,
+}
+
+impl KeyLimits {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What is read of a created key.

@@ -80,7 +80,7 @@ async fn keys_are_created_listed_rotated_and_revoked() {
     replica.agent("acme", "a").await;
     check(&replica, &[
         ("key create --agent a --name ci --scope mcp --label eu --network 127.0.0.0/8", "", 0, "bak_SECRET\n", ""),
-        ("key create --tenant acme --name owner", "", 0, "oag_SECRET\n", ""),
+        ("key create --tenant acme --name owner --per-second 20 --burst 60", "", 0, "oag_SECRET\n", ""),
         (
             "key list --agent a",
             "",
@@ -90,6 +90,8 @@ async fn keys_are_created_listed_rotated_and_revoked() {
         ),
     ])
     .await;
+    let owner = replica.admin("GET", "/tenants/acme/keys", None).await.json();
+    assert_eq!(owner["items"][0]["limits"], json!({"perSecond": 20, "burst": 60}));
     let keys = replica.admin("GET", "/agents/a/keys", None).await.json();
     let id = keys["items"][0]["id"].as_str().unwrap().to_owned();
     let lines = [
