@@ -255,7 +255,7 @@ routes_by_query! {
     delete "deleteResource",
 }
 
-/// Notifies the subscribers of a resource, without new content.
+/// Notifies the subscribers of a resource, without new content: one that is registered, or that a template or a mount serves.
 #[utoipa::path(
     post,
     path = "/admin/v1/agents/{agent}/resources/touch",

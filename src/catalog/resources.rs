@@ -18,7 +18,7 @@ use crate::model::ids::{AgentRef, ResourceUri, TenantId};
 use crate::model::precondition::{Precondition, Written};
 use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
 use crate::model::scope::{ChangeKind, Scope};
-use crate::store::write::Write;
+use crate::store::write::{Write, WriteSummary};
 
 /// New raw content of a resource that may or may not be there.
 #[derive(Debug, Clone)]
@@ -137,7 +137,8 @@ impl Catalog {
         .await
     }
 
-    /// Notifies the subscribers of a resource without new content.
+    /// Notifies the subscribers of a resource without new content: one that is registered, or that a mount or a template
+    /// serves.
     ///
     /// # Errors
     /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
@@ -157,7 +158,17 @@ impl Catalog {
                         async |write: &mut Write| {
                             let (target, old) = Target::lock::<Resource>(write, agent, uri.as_str()).await?;
                             let Target { scope, revision, .. } = target;
-                            let old = old.ok_or(Fault::NotFound(Resource::NAME))?;
+                            let Some(old) = old else {
+                                condition.check(None)?;
+                                let served = write.served(agent, &[uri.to_string()]).await?;
+                                let audience = served.into_iter().flatten().next();
+                                let audience = audience.ok_or(Fault::NotFound(Resource::NAME))?;
+                                write.change_for(audience, scope, ChangeKind::ResourceTouched, uri.as_str());
+                                let summary =
+                                    target.summary(uri.as_str(), None::<&Resource>, None::<&Resource>);
+                                write.set_summary(WriteSummary { created: false, ..summary });
+                                return Ok(Written { revision, created: false });
+                            };
                             condition.check(Some(old.revision))?;
                             let now = catalog.sources.clock.now();
                             write.touch_resource(agent, &uri, revision, now).await?;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
-use uri_template::UriTemplate;
 use uuid::Uuid;
 
 use super::connections::Connections;
@@ -18,7 +17,6 @@ use crate::model::caller::Payer;
 use crate::model::fault::{Fault, shortened};
 use crate::model::hook::{Hook, HookSubject};
 use crate::model::ids::{AgentRef, HookId, TenantId};
-use crate::model::label::Labels;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Write, WriteSummary};
 
@@ -28,8 +26,6 @@ const MOST_HOOKS: i64 = 100;
 const MOST_URIS: usize = 100;
 /// How many resources a request may name for the cost of a write: for each, all templates may be matched.
 const URIS_OF_A_WRITE: usize = 10;
-/// After how many templates other tasks run.
-const YIELD_EVERY: usize = 64;
 /// What the encrypted secret of a hook is bound to besides its UUID.
 pub(super) const SECRET: &str = "secret";
 const NO_HOOK: Fault = Fault::NotFound("hook");
@@ -205,7 +201,7 @@ impl Connections {
         match &hook.subject {
             HookSubject::Resources(uris) => {
                 let unregistered = write.unregistered(hook.agent, uris).await?;
-                let served = served(write, hook.agent, &unregistered).await?;
+                let served = write.served(hook.agent, &unregistered).await?;
                 for (uri, labels) in write.touch_resources(hook.agent, uris, revision, now).await? {
                     write.change_for(Audience::of(&labels), scope, ChangeKind::ResourceTouched, uri);
                 }
@@ -259,7 +255,7 @@ async fn check_subject(write: &mut Write, agent: AgentRef, subject: &HookSubject
     match subject {
         HookSubject::Resources(uris) => {
             let unregistered = write.unregistered(agent, uris).await?;
-            let served = served(write, agent, &unregistered).await?;
+            let served = write.served(agent, &unregistered).await?;
             let mut unknown = unregistered.iter().zip(&served).filter(|(_, audience)| audience.is_none());
             unknown.next().map_or(Ok(()), |(unknown, _)| {
                 Err(Fault::invalid_params(format!("uris: no such resource: {}", shortened(unknown))))
@@ -271,36 +267,6 @@ async fn check_subject(write: &mut Write, agent: AgentRef, subject: &HookSubject
             if is_known { Ok(()) } else { unknown() }
         }
     }
-}
-
-/// The callers to whom mounts and templates of an agent serve each of these URIs, if any does.
-async fn served(write: &mut Write, agent: AgentRef, uris: &[String]) -> Result<Vec<Option<Audience>>, Fault> {
-    let mut served = vec![None; uris.len()];
-    if uris.is_empty() {
-        return Ok(served);
-    }
-    let mut serve = |labels: &Labels, serves: &dyn Fn(&str) -> bool| {
-        for (uri, audience) in uris.iter().zip(&mut served) {
-            if serves(uri) {
-                let also = Audience::of(labels);
-                *audience = Some(audience.take().map_or(also.clone(), |known| known.or(also)));
-            }
-        }
-    };
-    for mount in write.mounts(agent).await? {
-        serve(&mount.labels, &|uri| mount.path_of(uri).is_some());
-    }
-    for (number, (template, labels, is_sourced)) in
-        write.labelled_templates(agent).await?.into_iter().enumerate()
-    {
-        if number % YIELD_EVERY == YIELD_EVERY - 1 {
-            tokio::task::yield_now().await;
-        }
-        let Ok(template) = UriTemplate::parse(&template) else { continue };
-        let matches = if is_sourced { UriTemplate::matches_any_text } else { UriTemplate::matches };
-        serve(&labels, &|uri| matches(&template, uri).is_some());
-    }
-    Ok(served)
 }
 
 /// A secret that cannot be read is a fault of the gateway's configuration, and none of the sender's.

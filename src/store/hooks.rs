@@ -1,15 +1,20 @@
 //! Inbound webhooks, and the messages that were counted.
 
 use time::OffsetDateTime;
+use uri_template::UriTemplate;
 use uuid::Uuid;
 
 use super::write::Write;
 use super::{Store, StoreError};
+use crate::model::audience::Audience;
 use crate::model::connection::Sealed;
 use crate::model::hook::{Hook, HookSubject};
 use crate::model::ids::{AgentId, AgentRef, HookId, ResourceUri, Slug, TenantId};
 use crate::model::label::Labels;
 use crate::model::scope::Revision;
+
+/// After how many templates other tasks run.
+const YIELD_EVERY: usize = 64;
 
 struct Row {
     uid: Uuid,
@@ -118,8 +123,41 @@ impl Write {
         Ok(unknown.fetch_all(self.connection()).await?)
     }
 
+    /// The callers to whom mounts and templates of an agent serve each of these URIs, if any does.
+    pub async fn served(
+        &mut self,
+        agent: AgentRef,
+        uris: &[String],
+    ) -> Result<Vec<Option<Audience>>, StoreError> {
+        let mut served = vec![None; uris.len()];
+        if uris.is_empty() {
+            return Ok(served);
+        }
+        let mut serve = |labels: &Labels, serves: &dyn Fn(&str) -> bool| {
+            for (uri, audience) in uris.iter().zip(&mut served) {
+                if serves(uri) {
+                    let also = Audience::of(labels);
+                    *audience = Some(audience.take().map_or(also.clone(), |known| known.or(also)));
+                }
+            }
+        };
+        for mount in self.mounts(agent).await? {
+            serve(&mount.labels, &|uri| mount.path_of(uri).is_some());
+        }
+        let templates = self.labelled_templates(agent).await?;
+        for (number, (template, labels, is_sourced)) in templates.into_iter().enumerate() {
+            if number % YIELD_EVERY == YIELD_EVERY - 1 {
+                tokio::task::yield_now().await;
+            }
+            let Ok(template) = UriTemplate::parse(&template) else { continue };
+            let matches = if is_sourced { UriTemplate::matches_any_text } else { UriTemplate::matches };
+            serve(&labels, &|uri| matches(&template, uri).is_some());
+        }
+        Ok(served)
+    }
+
     /// The resource templates of an agent, with their labels.
-    pub async fn labelled_templates(
+    async fn labelled_templates(
         &mut self,
         agent: AgentRef,
     ) -> Result<Vec<(String, Labels, bool)>, StoreError> {

@@ -105,6 +105,12 @@ async fn template_change_notifies_subscribers_of_its_uris() {
     completions["completions"] = json!({"city": ["Bern", "Bonn"]});
     both.put(&template("t:/{city}"), completions).await;
     both.receive(&[], "completions are not part of any read").await;
+    let touch = format!("/agents/a/resources/touch?uri={}", encode("t:/bern"));
+    assert_eq!(both.replica.admin("POST", &touch, None).await.status, 202);
+    both.receive(&["updated t:/bern"], "it was touched").await;
+    let touch = format!("/agents/a/resources/touch?uri={}", encode("u:/bern"));
+    assert_eq!(both.replica.admin("POST", &touch, None).await.status, 404);
+    both.receive(&[], "no template serves it").await;
     let mut named = body("2 {{ city }}");
     named["name"] = json!("another name");
     both.put(&template("t:/old/{city}"), named).await;
