@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde::ser::{Error, Serializer};
+use serde::ser::{Error, SerializeStruct, Serializer};
 use serde_json::value::RawValue;
 use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, UtcOffset};
@@ -164,15 +164,13 @@ struct Annotations<'a> {
 }
 
 impl Annotations<'_> {
-    fn complete(&self) -> Result<Cow<'_, RawValue>, String> {
-        let sent = self.sent.map_or("{}", RawValue::get);
-        let members = Members::read(sent).map_err(|error| error.to_string())?;
-        match (self.sent, members.shape()) {
-            (Some(sent), shape) if shape != Shape::Object || members.has("lastModified") => {
-                Ok(Cow::Borrowed(sent))
-            }
-            _ => self.extended(sent, members.is_empty()).map(Cow::Owned),
+    /// Those that were sent, complete.
+    fn complete<'s>(&self, sent: &'s RawValue) -> Result<Cow<'s, RawValue>, String> {
+        let members = Members::read(sent.get()).map_err(|error| error.to_string())?;
+        if members.shape() != Shape::Object || members.has("lastModified") {
+            return Ok(Cow::Borrowed(sent));
         }
+        self.extended(sent.get(), members.is_empty()).map(Cow::Owned)
     }
 
     fn extended(&self, sent: &str, empty: bool) -> Result<Box<RawValue>, String> {
@@ -186,7 +184,13 @@ impl Annotations<'_> {
 
 impl Serialize for Annotations<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.complete().map_err(S::Error::custom)?.serialize(serializer)
+        let Some(sent) = self.sent else {
+            // Most have none: not worth parsing and validating.
+            let mut own = serializer.serialize_struct("Annotations", 1)?;
+            own.serialize_field("lastModified", &timestamp(self.last_modified).map_err(S::Error::custom)?)?;
+            return own.end();
+        };
+        self.complete(sent).map_err(S::Error::custom)?.serialize(serializer)
     }
 }
 
