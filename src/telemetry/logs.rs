@@ -41,7 +41,7 @@ impl FilterHandle {
     /// # Errors
     /// If the filter does not parse, which a validated setting does.
     pub fn set(&self, filter: &LogFilter) -> Result<(), TelemetryError> {
-        let filter = EnvFilter::try_new(filter.as_str())?;
+        let filter = parse(filter.as_str())?;
         Ok(self.0.reload(filter)?)
     }
 }
@@ -63,6 +63,12 @@ pub fn started_format() -> Option<LogFormat> {
     FORMAT.get().copied()
 }
 
+/// A filter. Where it does not say otherwise, the watcher of files logs errors only: it warns of each directory that is gone
+/// before its watch is removed.
+fn parse(filter: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::try_new(format!("notify=error,{filter}"))
+}
+
 fn format(log: &Log, terminal: bool) -> LogFormat {
     log.format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json })
 }
@@ -73,7 +79,7 @@ fn subscriber<W>(log: &Log, terminal: bool, writer: W) -> Result<(BoxedSubscribe
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let (filter, handle) = reload::Layer::new(EnvFilter::try_new(log.filter.as_str())?);
+    let (filter, handle) = reload::Layer::new(parse(log.filter.as_str())?);
     let registry = tracing_subscriber::registry().with(filter);
     let lines = fmt::layer().with_writer(writer);
     let subscriber: BoxedSubscriber = match format(log, terminal) {
