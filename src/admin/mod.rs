@@ -13,6 +13,7 @@ mod connections;
 mod content;
 pub mod definition;
 mod definitions;
+mod described;
 mod explain;
 mod extract;
 mod hooks;
@@ -43,6 +44,7 @@ use crate::model::fault::Fault;
 
 pub use audit_reads::AuditReader;
 use authentication::Visit;
+pub use described::check_body;
 pub(crate) use extract::finish;
 pub use limits::{LimitBounds, ManifestLimits};
 pub use services::Admin;

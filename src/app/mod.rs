@@ -32,6 +32,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Admin, AuditReader, LimitBounds, ManifestLimits};
@@ -81,6 +82,15 @@ pub use verify::{Verdict, verify_audit};
 
 /// How long cleanup may take after the last request: writes of disconnected callers, open connections.
 const AFTER_REQUESTS: Duration = Duration::from_secs(2);
+
+/// Checks the body of the administration call that creates a tenant, a connection (without secrets) or an agent: a `POST` to
+/// this path.
+///
+/// # Errors
+/// The first member that is wrong.
+pub fn check_body(path: &str, body: Map<String, Value>) -> Result<(), String> {
+    admin::check_body(path, body)
+}
 
 /// The OpenAPI document of the administration API, as JSON.
 pub fn openapi() -> String {

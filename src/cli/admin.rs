@@ -179,6 +179,10 @@ impl Admin {
 
     fn refusal(&self, status: StatusCode, body: &[u8]) -> Failure {
         Failure::Gateway(match serde_json::from_slice(body) {
+            // The key may be that of another gateway.
+            Ok(Problem { code, detail }) if code == "unauthenticated" => {
+                format!("{}: {detail} ({code})", self.url)
+            }
             Ok(Problem { code, detail }) => format!("{detail} ({code})"),
             Err(_) => format!("{} answered {status}", self.url),
         })

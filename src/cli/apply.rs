@@ -70,7 +70,10 @@ pub(super) fn planned(admin: &Admin, manifest: &Manifest, plan: &Plan) -> Result
     let created =
         plan.changes.iter().filter(|change| change.creates && change.kind == ObjectKind::Connection);
     if agent_exists && !created.map(|change| change.id.as_str()).any(names) {
-        return manifest::plan(admin, manifest);
+        return manifest::plan(admin, manifest).map_err(|failure| match (failure, &manifest.file) {
+            (Failure::Gateway(wrong), Some(file)) => Failure::Manifest(file.clone(), wrong),
+            (other, _) => other,
+        });
     }
     manifest::plan_here(admin, manifest, agent_exists)
 }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::input;
 use super::output::Failure;
 use super::reference;
+use crate::app::check_body;
 use crate::model::ids::Slug;
 
 /// The maximum number of files in a folder.
@@ -54,6 +55,13 @@ impl ObjectKind {
         }
     }
 
+    /// Checks the members of an object, which are those of the call that creates it.
+    fn check(self, id: &Slug, members: &Map<String, Value>) -> Result<(), String> {
+        let mut body = members.clone();
+        body.insert("id".to_owned(), id.as_str().into());
+        check_body(self.list(), body)
+    }
+
     fn parse_id(self, id: &str) -> Result<Slug, String> {
         let parsed = if self == Self::Agent { Slug::parse_agent(id) } else { Slug::parse(id) };
         parsed.map_err(|error| format!("id {error}"))
@@ -74,6 +82,8 @@ pub(super) struct Object {
 pub(super) struct Manifest {
     pub(super) agent: Slug,
     pub(super) json: String,
+    /// The file that it stands in, if it is not the only document.
+    pub(super) file: Option<String>,
 }
 
 /// What a file or a folder describes.
@@ -104,7 +114,11 @@ impl Documents {
             let several = documents.len() > 1;
             for (index, json) in documents.into_iter().enumerate() {
                 let place = if several { format!("{file} (document {})", index + 1) } else { file.clone() };
+                let manifests = found.manifests.len();
                 let name = found.add(json).map_err(|wrong| Failure::Manifest(place.clone(), wrong))?;
+                if let Some(added) = found.manifests.get_mut(manifests) {
+                    added.file = Some(place.clone());
+                }
                 if let Some(first) = places.insert(name.clone(), place.clone()) {
                     return Err(Failure::Manifest(place, format!("{name} is described in {first} already")));
                 }
@@ -113,6 +127,10 @@ impl Documents {
         if found.count() == 0 {
             let expected = "expected documents with tenants, connections, agents or manifests";
             return Err(Failure::Manifest(source.to_owned(), format!("holds no document; {expected}")));
+        }
+        if let ([], [alone]) = (&found.objects[..], &mut found.manifests[..]) {
+            // Its messages need no place.
+            alone.file = None;
         }
         found.objects.sort_by_key(|object| object.kind);
         Ok(found)
@@ -136,7 +154,7 @@ impl Documents {
             let agent = agent.ok_or("agent is missing; expected the id of the agent")?;
             let agent = Slug::parse_agent(&agent).map_err(|error| format!("agent {error}"))?;
             let name = format!("the manifest of {agent}");
-            self.manifests.push(Manifest { agent, json });
+            self.manifests.push(Manifest { agent, json, file: None });
             return Ok(name);
         };
         let kind = ObjectKind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(|| {
@@ -166,7 +184,11 @@ fn object(kind: ObjectKind, mut members: Map<String, Value>) -> Result<Object, S
         if let Some(secrets) = members.get("secrets") {
             reference::check(secrets)?;
         }
+        if !members.contains_key("kind") {
+            return Err("type is missing; expected http, file, s3, git or sql".to_owned());
+        }
     }
+    kind.check(&id, &members)?;
     Ok(Object { kind, id, members })
 }
 
@@ -282,6 +304,11 @@ mod tests {
             ("kind: tenant\nid: A\n", "id must match ^[a-z0-9][a-z0-9_-]{0,62}$"),
             ("kind: tenant\nid: a\napiVersion: v2\n", "apiVersion must be waggle/v1"),
             ("resources: []\n", "agent is missing; expected the id of the agent"),
+            (
+                "kind: agent\nid: a\ntenat: acme\n",
+                "unknown field `tenat`, expected one of `id`, `tenant`, `name`, `title`, `instructions`, `access`, \
+                 `tools`, `enabled`, `limits`",
+            ),
             (
                 "kind: connection\nid: a\nsecrets: {password: hunter2}\n",
                 "secrets.password: expected {\"env\": \"NAME\"}, never the secret itself",

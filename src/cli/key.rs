@@ -110,7 +110,7 @@ enum Command {
     Rotate {
         /// The id of the key.
         id: String,
-        /// For how long the old key stays valid, in seconds.
+        /// For how long the old key stays valid, in seconds: an hour by default, at most thirty days.
         #[arg(long, value_name = "SECONDS")]
         grace_seconds: Option<u64>,
     },
