@@ -8,13 +8,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde::ser::{Error, SerializeStruct, Serializer};
+use serde::ser::{Error, SerializeSeq, SerializeStruct, Serializer};
 use serde_json::value::RawValue;
 use time::format_description::well_known::Rfc3339;
 use time::{OffsetDateTime, UtcOffset};
 
 use super::wire::members::{Members, Shape};
-use crate::model::listed::{ListedResource, MountedFile, UriText};
+use crate::model::listed::{ListedResource, MountedFile};
 use crate::model::prompt::{Prompt, PromptDefinition};
 use crate::model::resource::{DIRECTORY, Definition, Resource};
 use crate::model::template::ResourceTemplate;
@@ -24,10 +24,20 @@ pub(super) struct Definitions<'a, T>(pub(super) &'a [T]);
 
 impl Serialize for Definitions<'_, ListedResource> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(|listed| match listed {
-            ListedResource::Registered(resource) => Listed::of(resource),
-            ListedResource::File(file) => Listed::of_file(file, listed.uri()),
-        }))
+        let mut sequence = serializer.serialize_seq(Some(self.0.len()))?;
+        // The URI of a file is in two parts; they are joined in one buffer for all.
+        let mut uri = String::new();
+        for listed in self.0 {
+            match listed {
+                ListedResource::Registered(resource) => sequence.serialize_element(&Listed::of(resource))?,
+                ListedResource::File(file) => {
+                    uri.clear();
+                    uri.extend([file.mount.uri.as_str(), &*file.suffix]);
+                    sequence.serialize_element(&Listed::of_file(file, &uri))?;
+                }
+            }
+        }
+        sequence.end()
     }
 }
 
@@ -89,8 +99,7 @@ impl<'a> ListedPrompt<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Listed<'a> {
-    #[serde(serialize_with = "uri")]
-    uri: UriText<'a>,
+    uri: &'a str,
     name: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
@@ -116,7 +125,7 @@ impl<'a> Listed<'a> {
     fn of(resource: &'a Resource) -> Self {
         let definition = &resource.definition;
         Self {
-            uri: UriText(resource.uri.as_str(), ""),
+            uri: resource.uri.as_str(),
             name: Cow::Borrowed(&definition.name),
             title: definition.title.as_deref(),
             description: definition.description.as_deref(),
@@ -131,7 +140,7 @@ impl<'a> Listed<'a> {
         }
     }
 
-    fn of_file(file: &'a MountedFile, uri: UriText<'a>) -> Self {
+    fn of_file(file: &'a MountedFile, uri: &'a str) -> Self {
         let name = file.name();
         Self {
             uri,
@@ -147,13 +156,6 @@ impl<'a> Listed<'a> {
             icons: None,
             meta: None,
         }
-    }
-}
-
-fn uri<S: Serializer>(uri: &UriText<'_>, serializer: S) -> Result<S::Ok, S::Error> {
-    match uri {
-        UriText(whole, "") => serializer.serialize_str(whole),
-        _ => serializer.collect_str(uri),
     }
 }
 

@@ -120,9 +120,17 @@ impl View {
             next.extend(rest.next().map(|(uri, file)| ((uri, number), file)));
         }
         let mut page = Page { items: Vec::new(), more: false };
-        while let Some(((uri, number), (suffix, entry))) = next.pop_first() {
+        let mut first = next.pop_first();
+        while let Some(((uri, number), (suffix, entry))) = first {
             let Some(rest) = rests.get_mut(number) else { break };
-            next.extend(rest.next().map(|(uri, file)| ((uri, number), file)));
+            let following = rest.next().map(|(uri, file)| ((uri, number), file));
+            // Mostly there is one mount, and nothing to merge with.
+            first = if next.is_empty() {
+                following
+            } else {
+                next.extend(following);
+                next.pop_first()
+            };
             if (others || !rest.within.is_empty())
                 && self.is_answered_otherwise(&rest.within, &uri.to_string())
             {
