@@ -18,7 +18,7 @@ const EXTENSIONS: [&str; 7] = [".rs", ".md", ".toml", ".json", ".yaml", ".sql", 
 /// What looks like a file and is created when it is needed.
 const GENERATED: [&str; 2] = ["target/", "waggle-data/"];
 /// What looks like a setting and is a file.
-const FILES: [&str; 1] = ["audit.key"];
+const FILES: [&str; 2] = ["audit.key", "sources.key"];
 /// The page whose test compares it with the API: the members of bodies that it names look like settings.
 const OF_THE_API: &str = "docs/privileges.md";
 
