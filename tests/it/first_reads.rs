@@ -48,7 +48,8 @@ fn statements(proxy: &Proxy) -> Vec<String> {
         "leases",
     ];
     let is_background = |text: &String| {
-        matches!(text.as_str(), "begin" | "commit") || background.iter().any(|word| text.contains(word))
+        matches!(text.as_str(), "begin" | "commit" | "rollback")
+            || background.iter().any(|word| text.contains(word))
     };
     proxy.statements.take().into_iter().filter(|text| !is_background(text)).collect()
 }
