@@ -34,7 +34,7 @@ async fn recorded_with(database: &Database, warm: usize) -> (Proxy, Replica) {
 }
 
 /// The statements since the last call that are not of background tasks: the audit log, usage, sweeps, the purge of what was
-/// deleted, mounts and leases. Snapshots begin with an isolation level.
+/// deleted, mounts, leases, the pruning of changes and keys that expire soon. Snapshots begin with an isolation level.
 fn statements(proxy: &Proxy) -> Vec<String> {
     let background = [
         "audit",
@@ -46,6 +46,10 @@ fn statements(proxy: &Proxy) -> Vec<String> {
         "deleted_at <",
         "found.requested",
         "leases",
+        "pg_try_advisory_xact_lock",
+        "with ahead",
+        "delete from changes",
+        "expires_at <= $2",
     ];
     let is_background = |text: &String| {
         matches!(text.as_str(), "begin" | "commit" | "rollback")
@@ -271,8 +275,9 @@ async fn agents_used_last_are_loaded_after_the_start() {
     let (proxy, reader) = recorded_with(&database, 10).await;
     let in_memory = async || reader.metric("waggle_cache_entries{cache=\"agents\"}").await;
     eventually("the agent is in memory", async || in_memory().await == 1.0).await;
-
-    statements(&proxy);
+    // It counts from when it begins to load.
+    let is_loading = || statements(&proxy).iter().any(|text| text.starts_with("select 0 as \"source!\""));
+    eventually("the agent is loaded", async || is_loading()).await;
     assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("one"));
     let first = statements(&proxy);
     assert_eq!(first.len(), 2, "the key and the content: {first:#?}");
