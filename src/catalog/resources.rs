@@ -159,10 +159,10 @@ impl Catalog {
                             let (target, old) = Target::lock::<Resource>(write, agent, uri.as_str()).await?;
                             let Target { scope, revision, .. } = target;
                             let Some(old) = old else {
-                                condition.check(None)?;
                                 let served = write.served(agent, &[uri.to_string()]).await?;
                                 let audience = served.into_iter().flatten().next();
                                 let audience = audience.ok_or(Fault::NotFound(Resource::NAME))?;
+                                condition.check(None)?;
                                 write.change_for(audience, scope, ChangeKind::ResourceTouched, uri.as_str());
                                 let summary =
                                     target.summary(uri.as_str(), None::<&Resource>, None::<&Resource>);

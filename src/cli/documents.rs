@@ -114,11 +114,8 @@ impl Documents {
             let several = documents.len() > 1;
             for (index, json) in documents.into_iter().enumerate() {
                 let place = if several { format!("{file} (document {})", index + 1) } else { file.clone() };
-                let manifests = found.manifests.len();
-                let name = found.add(json).map_err(|wrong| Failure::Manifest(place.clone(), wrong))?;
-                if let Some(added) = found.manifests.get_mut(manifests) {
-                    added.file = Some(place.clone());
-                }
+                let name =
+                    found.add(json, &place).map_err(|wrong| Failure::Manifest(place.clone(), wrong))?;
                 if let Some(first) = places.insert(name.clone(), place.clone()) {
                     return Err(Failure::Manifest(place, format!("{name} is described in {first} already")));
                 }
@@ -147,14 +144,14 @@ impl Documents {
         object || kind == ObjectKind::Agent && self.manifests.iter().any(|of| of.agent.as_str() == id)
     }
 
-    /// Adds a document; returns what it describes.
-    fn add(&mut self, json: String) -> Result<String, String> {
+    /// Adds a document of a place; returns what it describes.
+    fn add(&mut self, json: String, place: &str) -> Result<String, String> {
         let Header { kind, agent } = serde_json::from_str(&json).map_err(|error| error.to_string())?;
         let Some(kind) = kind else {
             let agent = agent.ok_or("agent is missing; expected the id of the agent")?;
             let agent = Slug::parse_agent(&agent).map_err(|error| format!("agent {error}"))?;
             let name = format!("the manifest of {agent}");
-            self.manifests.push(Manifest { agent, json, file: None });
+            self.manifests.push(Manifest { agent, json, file: Some(place.to_owned()) });
             return Ok(name);
         };
         let kind = ObjectKind::ALL.into_iter().find(|known| known.name() == kind).ok_or_else(|| {

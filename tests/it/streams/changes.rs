@@ -110,6 +110,11 @@ async fn template_change_notifies_subscribers_of_its_uris() {
     both.receive(&["updated t:/bern"], "it was touched").await;
     let touch = format!("/agents/a/resources/touch?uri={}", encode("u:/bern"));
     assert_eq!(both.replica.admin("POST", &touch, None).await.status, 404);
+    // What does not exist is not found, whatever the condition.
+    let bearer = format!("Bearer {}", both.replica.operator);
+    let headers = [("authorization", bearer.as_str()), ("if-match", "\"1\"")];
+    let conditional = both.replica.http.send("POST", &format!("/admin/v1{touch}"), &headers, "").await;
+    assert_eq!(conditional.status, 404);
     both.receive(&[], "no template serves it").await;
     let mut named = body("2 {{ city }}");
     named["name"] = json!("another name");
