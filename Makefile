@@ -83,10 +83,10 @@ verify-memory: prerequisites ## Hold the resident memory to cache.bytes under a 
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- caches $(ARGS)
 
-# Needs Python, and Prometheus or a Debian that has its package (VERIFY_METRICS_SECONDS=20).
-verify-metrics: prerequisites ## Scrape two replicas under load with Prometheus; check all metrics, rules and dashboards
+# Needs Python, and nginx and Prometheus or a Debian that has their packages (VERIFY_METRICS_SECONDS=20).
+verify-metrics: prerequisites ## Scrape two replicas behind nginx under load; check all metrics, rules and dashboards
 	cargo build --locked --workspace --bin waggle --examples
-	@scripts/verify-metrics
+	@scripts/with-balancer scripts/verify-metrics
 
 # Needs valgrind. READ_FILES names another bound: lower it when a read passes fewer files.
 verify-read-path: prerequisites ## Count the source files that a warm read passes, and fail if they are more than before
@@ -95,7 +95,7 @@ verify-read-path: prerequisites ## Count the source files that a warm read passe
 
 dashboards: prerequisites ## Draw the dashboards in docs/images again, after a change of them or of a metric
 	cargo build --release --locked --workspace --bins
-	@WAGGLE_BIN="$${CARGO_TARGET_DIR:-target}/release/waggle" VERIFY_METRICS_SECONDS=90 VERIFY_METRICS_PLOTS=docs/images scripts/verify-metrics
+	@WAGGLE_BIN="$${CARGO_TARGET_DIR:-target}/release/waggle" VERIFY_METRICS_SECONDS=90 VERIFY_METRICS_PLOTS=docs/images scripts/with-balancer scripts/verify-metrics
 
 # Up to 32 gateways on a PostgreSQL of their own (ARGS='--sizes 2,8 --seconds 5').
 verify-replicas: prerequisites ## Measure what idle replicas cost, and an event with a stream on each
