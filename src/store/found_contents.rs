@@ -108,7 +108,7 @@ impl Store {
     /// Removes content that is too old, of any holder.
     pub(super) async fn purge_found_contents(&self, most: i64) -> Result<bool, StoreError> {
         let done = self
-            .run(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query!(
                     "delete from found_contents where (tenant, agent, uri) in (
                         select tenant, agent, uri from found_contents where expires_at <= clock_timestamp()

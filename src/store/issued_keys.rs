@@ -33,7 +33,7 @@ impl Store {
     /// The hashes of keys that are not revoked, after a hash, in byte order.
     pub async fn issued_hashes(&self, after: &[u8], limit: i64) -> Result<Vec<KeyHash>, StoreError> {
         let rows = self
-            .read(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query_scalar!(
                     "select hash from api_keys where hash > $1 and revoked_at is null order by hash limit $2",
                     after,
@@ -49,7 +49,7 @@ impl Store {
     /// The keys that were created or changed since `horizon`.
     pub async fn issued_since(&self, horizon: &Horizon, limit: i64) -> Result<IssuedSince, StoreError> {
         let rows = self
-            .read(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query!(
                     r#"select now.snapshot as "snapshot!", now.in_recovery as "in_recovery!",
                         now.pruned as "pruned!", changed.hash as "hash?"

@@ -53,7 +53,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Executor, PgConnection, PgPool};
 
 pub use error::StoreError;
 
@@ -94,6 +94,9 @@ const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait for the response after the statement timeout has passed; then it is lost.
 const RESPONSE_GRACE: Duration = Duration::from_secs(1);
+/// Each statement of a pooled connection is planned at its first execution only. PostgreSQL would plan the first five for
+/// their values, which takes longer than executing them: after a start, for each statement on each connection.
+const PLAN_ONCE: &str = "set plan_cache_mode = force_generic_plan";
 
 /// Options of the database connections.
 #[derive(Debug, Clone)]
@@ -173,7 +176,10 @@ impl Store {
             .test_before_acquire(false)
             .after_connect(move |connection, _| {
                 let session = pool_session.clone();
-                Box::pin(async move { session.set(connection).await })
+                Box::pin(async move {
+                    session.set(connection).await?;
+                    connection.execute(PLAN_ONCE).await.map(|_| ())
+                })
             })
             .before_acquire(move |_, metadata| {
                 let retired = retired_at.lock().is_some_and(|at| metadata.age >= at.elapsed());

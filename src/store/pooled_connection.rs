@@ -10,6 +10,10 @@ use super::error::is_connection_lost;
 use super::{Store, StoreError};
 use crate::telemetry::trace::{self, Kind, SQL};
 
+/// Begins a transaction of statements that are planned for their values each time. All others of the pool have one plan for
+/// each connection, which knows no values: neither how many rows a limit admits, nor how few are newer than a bound.
+pub(super) const BEGIN_PLANNED: &str = "begin; set local plan_cache_mode = force_custom_plan";
+
 /// A connection that was acquired from the pool.
 #[derive(Debug)]
 pub(super) struct PooledConnection {
@@ -82,6 +86,18 @@ impl Store {
                 done => return done,
             }
         }
+    }
+
+    /// Executes a single statement that is planned for its values.
+    pub(super) async fn run_planned<T>(
+        &self,
+        statement: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StoreError> {
+        let mut tx = self.transaction(BEGIN_PLANNED).await?;
+        let answered = tokio::time::timeout(self.response_timeout, statement(tx.connection())).await;
+        let done = answered.map_err(|_| StoreError::Timeout)??;
+        tx.end("commit").await?;
+        Ok(done)
     }
 
     /// Executes a single statement; the connection is closed if no response arrives in time.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::pooled_connection::PooledConnection;
+use super::pooled_connection::{BEGIN_PLANNED, PooledConnection};
 use super::{Store, StoreError};
 
 /// Key of the advisory lock held while pruning.
@@ -25,7 +25,7 @@ impl Store {
     /// replica is pruning.
     pub async fn prune(&self, retain: Duration) -> Result<bool, StoreError> {
         let retain = retain.as_secs_f64();
-        let mut tx = self.transaction("begin").await?;
+        let mut tx = self.transaction(BEGIN_PLANNED).await?;
         let alone = sqlx::query_scalar!(r#"select pg_try_advisory_xact_lock($1) as "locked!""#, LOCK)
             .fetch_one(tx.connection())
             .await?;

@@ -22,7 +22,7 @@ impl Store {
     /// Purges unreferenced content. Content that is still referenced elsewhere is kept.
     async fn purge_contents(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         let done = self
-            .run(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query!(
                     "with orphans as (
                 select tenant, agent, hash, exists (
@@ -59,7 +59,7 @@ impl Store {
     /// Purges ended sessions, with their subscriptions and heads.
     async fn purge_sessions(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         let done = self
-            .run(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query!(
                     "with gone as (
                         delete from sessions where uid in (
@@ -82,7 +82,7 @@ impl Store {
     /// are ended.
     async fn purge_sessions_of(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<bool, StoreError> {
         let done = self
-            .run(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query!(
                     "with locked as (
                         select h.scope from sessions s join heads h on h.scope = s.uid
@@ -104,7 +104,7 @@ impl Store {
     /// Purges the rows of one deleted agent: its definitions and sessions, then its content, then the agent.
     async fn purge_agent(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         let deleted = self
-            .run(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query!(
                     "select tenant, uid from agents where deleted_at < $1 order by deleted_at limit 1",
                     before
@@ -120,7 +120,7 @@ impl Store {
             return Ok(true);
         }
         let contents = self
-            .run(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query!(
                     "delete from contents where tenant = $1 and agent = $2 and hash in (
                 select hash from contents where tenant = $1 and agent = $2 limit $3
@@ -141,7 +141,7 @@ impl Store {
 
     /// Purges a batch of a deleted agent's definitions; returns whether there were any.
     async fn purge_definitions(&self, tenant: uuid::Uuid, agent: uuid::Uuid) -> Result<bool, StoreError> {
-        self.run(async |connection| {
+        self.run_planned(async |connection| {
             sqlx::query_scalar!(
                 r#"with gone_templates as (
                         delete from templates where tenant = $1 and agent = $2 and uri_template in (
@@ -189,7 +189,7 @@ impl Store {
     /// Purges a batch of what a mount listed that is gone or lists something else.
     async fn purge_tree(&self) -> Result<bool, StoreError> {
         let done = self
-            .run(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query!(
                     "with gone as (select tenant, agent, tree from gone_trees limit 1 for update skip locked),
                     entries as (
@@ -216,7 +216,7 @@ impl Store {
     /// Purges the rows of one deleted tenant, once its agents are purged.
     async fn purge_tenant(&self, before: OffsetDateTime) -> Result<bool, StoreError> {
         let deleted = self
-            .run(async |connection| {
+            .run_planned(async |connection| {
                 sqlx::query_scalar!(
                     "select uid from tenants t where deleted_at < $1 \
                      and not exists (select from agents a where a.tenant = t.uid) order by deleted_at limit 1",

@@ -52,7 +52,8 @@ fn statements(proxy: &Proxy) -> Vec<String> {
         "expires_at <= $2",
     ];
     let is_background = |text: &String| {
-        matches!(text.as_str(), "begin" | "commit" | "rollback")
+        text.starts_with("begin")
+            || matches!(text.as_str(), "commit" | "rollback")
             || background.iter().any(|word| text.contains(word))
     };
     proxy.statements.take().into_iter().filter(|text| !is_background(text)).collect()

@@ -41,6 +41,7 @@ mod monitoring;
 mod mounts;
 mod openapi;
 mod operations;
+mod plans;
 mod privileges;
 mod progress;
 mod races;

@@ -21,9 +21,9 @@ impl Store {
         after: Option<AuditPosition>,
         limit: i64,
     ) -> Result<Vec<AuditRow>, StoreError> {
-        let mut tx = self.transaction("begin read only").await?;
         // Planned for the given filters, since only with these an index can be used.
-        tx.connection().execute("set local plan_cache_mode = force_custom_plan").await?;
+        let mut tx =
+            self.transaction("begin read only; set local plan_cache_mode = force_custom_plan").await?;
         let mut window = Window::newest(tx.connection(), filter, after).await?;
         let mut rows = select(tx.connection(), filter, after, window, limit).await?;
         let mut missing = limit - len(&rows);

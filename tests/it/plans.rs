@@ -1,0 +1,125 @@
+//! Statements of the pool are planned once for each connection, knowing no values. With many rows in each table, such a plan
+//! must neither scan a whole table nor sort or hash much of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+
+use crate::support::cluster::database;
+
+/// Fills each table that has a row or more for each agent with rows whose values differ: constraints on them are dropped.
+const FILL: &str = "
+    set session_replication_role = replica;
+    do $$
+    declare
+        filled regclass;
+        dropped name;
+        columns text;
+        selected text;
+    begin
+        for filled in
+            select unnest(array['heads', 'changes', 'agents', 'api_keys', 'contents', 'resources', 'resource_contents',
+                'templates', 'prompts', 'skills', 'mounts', 'mount_entries', 'sessions', 'subscriptions', 'agent_usage',
+                'quotas', 'watched', 'watching', 'found_contents']::regclass[])
+        loop
+            for dropped in select conname from pg_constraint where conrelid = filled and contype in ('c', 'f') loop
+                execute format('alter table %s drop constraint %I', filled, dropped);
+            end loop;
+            select string_agg(quote_ident(attname), ', '), string_agg(
+                -- Few agents are deleted, few sessions ended, and so on.
+                case when attnotnull then value when attndims > 0 then 'null'
+                    else 'case when n % 100 = 0 then ' || value || ' end' end, ', ') into columns, selected
+            from pg_attribute cross join lateral format_type(atttypid, atttypmod) as type
+            cross join lateral (select case type
+                when 'uuid' then 'md5(n::text)::uuid'
+                when 'bytea' then 'sha256(n::text::bytea)'
+                when 'smallint' then '1'
+                when 'boolean' then 'n % 2 = 0'
+                when 'timestamp with time zone' then 'now() - n * interval ''1 second'''
+                when 'date' then 'current_date - n'
+                when 'text' then '''x'' || n'
+                else case when attndims > 0 or type = 'jsonb' then '''{}''::' || type else 'n::text::' || type end
+            end) as of_type (value)
+            where attrelid = filled and attnum > 0 and not attisdropped and attgenerated = '';
+            execute format('insert into %s (%s) select %s from generate_series(1, 10000) n', filled, columns, selected);
+        end loop;
+    end $$;
+    analyze;
+    set plan_cache_mode = force_generic_plan";
+
+/// The most rows that a plan may read of a table without an index, sort or hash.
+const MOST_ROWS: u64 = 2_000;
+
+/// What may scan or sort more, by words of it: statements that are planned for their values each time, those of other
+/// connections than the pool's, and two that are executed seldom.
+const OTHERS: [&str; 10] = [
+    // Planned for their values: the audit log, the pruning of changes, purges, and the keys that were issued.
+    "from audit_log",
+    "from changes where xid >= pg_snapshot_xmax",
+    "from changes where at < now() - make_interval(secs => $1) order by at limit $2",
+    "from sessions where ended_at < $1 order by ended_at limit $2",
+    "from contents c where orphaned_at < $1",
+    "from found_contents where expires_at <= clock_timestamp() order by",
+    "select hash from api_keys where hash > $1",
+    // The sweep, on its own connection.
+    "waggle_timeline() as server",
+    // Whether a connection is in use, once when it is deleted.
+    "where completion_connections @> array[$1::uuid] union all",
+    // The agents used last, once at the start.
+    "select agent, sum(calls) as calls from agent_usage",
+];
+
+/// What a plan does with many rows.
+fn costly(plan: &Value, found: &mut Vec<String>) {
+    let children = plan["Plans"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let node = plan["Node Type"].as_str().unwrap_or_default();
+    let below = children.iter().filter_map(|child| child["Plan Rows"].as_u64()).max().unwrap_or_default();
+    // The cost of a scan is that of the rows that it passes; those that it returns may be few.
+    let cost = plan["Total Cost"].as_f64().unwrap_or_default();
+    if node == "Seq Scan" && cost > 100.0 {
+        found.push(format!("{node} on {} for {cost}", plan["Relation Name"]));
+    }
+    if ["Sort", "Incremental Sort", "Hash", "Materialize"].contains(&node) && below > MOST_ROWS {
+        found.push(format!("{node} of {below} rows"));
+    }
+    children.iter().for_each(|child| costly(child, found));
+}
+
+#[tokio::test]
+async fn statements_planned_without_values_read_few_rows() {
+    let database = database().await;
+    crate::support::app::Builder::new(&database).start().await;
+    let mut connection = PgConnection::connect_with(&database.options).await.unwrap();
+    connection.execute(FILL).await.unwrap();
+    let mut found = BTreeMap::new();
+    let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".sqlx")).unwrap();
+    let mut unused = Vec::from(OTHERS);
+    for file in files {
+        let query: Value = serde_json::from_slice(&fs::read(file.unwrap().path()).unwrap()).unwrap();
+        let text = query["query"].as_str().unwrap();
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if OTHERS.iter().any(|other| words.contains(other)) {
+            unused.retain(|other| !words.contains(other));
+            continue;
+        }
+        let parameters = query["describe"]["parameters"]["Left"].as_array().map_or(0, Vec::len);
+        let values = vec!["null"; parameters].join(", ");
+        let execute = if values.is_empty() { "execute q".to_owned() } else { format!("execute q({values})") };
+        connection.execute(AssertSqlSafe(format!("prepare q as {text}"))).await.expect(text);
+        let explained = AssertSqlSafe(format!("explain (format json) {execute}"));
+        if let Ok(row) = connection.fetch_one(explained).await {
+            let plan: Value = row.get(0);
+            let mut costs = Vec::new();
+            costly(&plan[0]["Plan"], &mut costs);
+            if !costs.is_empty() {
+                found.insert(words, costs);
+            }
+        }
+        connection.execute("deallocate q").await.unwrap();
+    }
+    assert_eq!(found, BTreeMap::new());
+    assert_eq!(unused, [""; 0], "no statement has these words any more");
+}
