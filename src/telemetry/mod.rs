@@ -4,7 +4,6 @@ mod active_trace;
 pub(crate) mod exposition;
 pub mod histogram;
 mod logs;
-pub mod native_buckets;
 pub mod span;
 pub mod trace;
 

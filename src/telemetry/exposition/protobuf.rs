@@ -6,8 +6,7 @@
 use prost::Message;
 
 use super::value::{Kind, Value};
-use crate::telemetry::histogram::{BOUNDS, DurationCounts, seconds};
-use crate::telemetry::native_buckets::{self, ZERO_THRESHOLD};
+use crate::telemetry::histogram::{self, BOUNDS, DurationCounts, SCHEMA, ZERO_THRESHOLD, seconds};
 
 /// The media type.
 pub(super) const CONTENT_TYPE: &str =
@@ -88,7 +87,7 @@ impl From<&DurationCounts> for Histogram {
             sample_count: total,
             sample_sum: seconds(counts.micros),
             bucket: BOUNDS.iter().zip(counts.within).map(bucket).collect(),
-            schema: native_buckets::SCHEMA,
+            schema: SCHEMA,
             // Also tells scrapers that the histogram is a native one, while it is empty.
             zero_threshold: ZERO_THRESHOLD,
             zero_count: counts.native.zero(),
@@ -98,8 +97,8 @@ impl From<&DurationCounts> for Histogram {
     }
 }
 
-impl From<&native_buckets::BucketSpan> for BucketSpan {
-    fn from(span: &native_buckets::BucketSpan) -> Self {
+impl From<&histogram::BucketSpan> for BucketSpan {
+    fn from(span: &histogram::BucketSpan) -> Self {
         let length = u32::try_from(span.counts.len()).unwrap_or(u32::MAX);
         Self { offset: span.offset, length }
     }
