@@ -27,6 +27,24 @@ use crate::telemetry::trace;
 /// The outcomes, and one for answers of HTTP without a name in the protocol.
 const OUTCOMES: usize = Outcome::ALL.len() + 1;
 
+/// Refusals by credential, agent or origin, which precede the reading of a message, and so the knowledge of its method.
+const ACCESS: [Outcome; 5] = [
+    Outcome::AgentDisabled,
+    Outcome::Forbidden,
+    Outcome::ForbiddenOrigin,
+    Outcome::InsufficientScope,
+    Outcome::Unauthenticated,
+];
+
+/// Refusals by limit or for lack of capacity, and faults of the gateway, which any request can meet.
+const CAPACITY: [Outcome; 5] = [
+    Outcome::Internal,
+    Outcome::QuotaExceeded,
+    Outcome::RateLimited,
+    Outcome::StorageUnavailable,
+    Outcome::Unavailable,
+];
+
 /// The header of W3C Trace Context.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -368,6 +386,23 @@ impl RequestLabels {
             Era::ALL.into_iter().flat_map(of)
         };
         MethodLabel::all().flat_map(eras)
+    }
+
+    /// Whether the series is exposed before the first such request, as 0: `increase()` and `rate()` of a series that begins
+    /// with its first request do not see that request.
+    ///
+    /// These are the refusals and the faults that operators watch, for methods that can end so: about a ninth of all
+    /// combinations, of which most never occur.
+    pub(super) fn begins_at_zero(self) -> bool {
+        let is_of = |outcomes: &[Outcome]| self.outcome.is_some_and(|outcome| outcomes.contains(&outcome));
+        match self.method {
+            MethodLabel::Known(method) => method.exists_in(self.era) && is_of(&CAPACITY),
+            MethodLabel::Batch => self.era == Era::Legacy && is_of(&CAPACITY),
+            MethodLabel::Get | MethodLabel::Delete => {
+                self.era == Era::Legacy && (is_of(&ACCESS) || is_of(&CAPACITY))
+            }
+            MethodLabel::Other => is_of(&ACCESS) || is_of(&CAPACITY),
+        }
     }
 
     pub(super) fn index(self) -> usize {

@@ -185,10 +185,11 @@ impl Meter {
         }
     }
 
-    /// The counts by labels, without zeros.
+    /// The counts by labels; zeros only of those that [begin at zero](RequestLabels::begins_at_zero).
     pub fn requests(&self) -> impl Iterator<Item = Requests> {
         let counts = self.requests.iter().map(|slot| slot.load(Ordering::Relaxed));
-        RequestLabels::all().zip(counts).filter(|(_, count)| *count > 0).map(|(labels, count)| Requests {
+        let exposed = |(labels, count): &(RequestLabels, u64)| *count > 0 || labels.begins_at_zero();
+        RequestLabels::all().zip(counts).filter(exposed).map(|(labels, count)| Requests {
             method: labels.method.as_str(),
             era: labels.era.as_str(),
             outcome: labels.outcome.map_or("other", Outcome::as_str),
@@ -234,7 +235,7 @@ mod tests {
         }
         let tuple = |Requests { method, era, outcome, count }| (method, era, outcome, count);
         assert_eq!(
-            meter.requests().map(tuple).collect::<Vec<_>>(),
+            meter.requests().filter(|requests| requests.count > 0).map(tuple).collect::<Vec<_>>(),
             [
                 ("other", "modern", "method_not_found", 1),
                 ("resources/read", "modern", "ok", 2),
@@ -242,6 +243,33 @@ mod tests {
                 ("DELETE", "legacy", "other", 1),
             ]
         );
+    }
+
+    #[test]
+    fn refusals_are_exposed_before_the_first() {
+        let meter = Meter::default();
+        let exposed: Vec<_> = meter.requests().collect();
+        let has = |method, era, outcome| exposed.contains(&Requests { method, era, outcome, count: 0 });
+        for (method, era, outcome) in [
+            ("other", "legacy", "unauthenticated"),
+            ("other", "modern", "forbidden_origin"),
+            ("resources/read", "legacy", "rate_limited"),
+            ("resources/read", "modern", "quota_exceeded"),
+            ("initialize", "legacy", "unavailable"),
+            ("GET", "legacy", "unauthenticated"),
+            ("batch", "legacy", "internal"),
+        ] {
+            assert!(has(method, era, outcome), "{method} {era} {outcome}");
+        }
+        for (method, era, outcome) in [
+            ("resources/read", "legacy", "ok"),
+            ("resources/read", "legacy", "unauthenticated"),
+            ("initialize", "modern", "rate_limited"),
+            ("GET", "modern", "unauthenticated"),
+        ] {
+            assert!(!has(method, era, outcome), "{method} {era} {outcome}");
+        }
+        assert!(exposed.len() < RequestLabels::COUNT / 8, "{}", exposed.len());
     }
 
     #[test]

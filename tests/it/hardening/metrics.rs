@@ -117,6 +117,17 @@ async fn metrics_count_requests_and_events() {
         .await;
     let key = replica.acme("a").await;
     replica.put("a", "x:1", "text").await;
+    // Otherwise increase() would not see the first refusal.
+    for name in [
+        "waggle_requests_total{method=\"other\",era=\"legacy\",outcome=\"unauthenticated\"}",
+        "waggle_requests_total{method=\"ping\",era=\"legacy\",outcome=\"rate_limited\"}",
+        "waggle_rate_limited_total{scope=\"key\"}",
+        "waggle_shed_total",
+        "waggle_audit_lost_total",
+        "waggle_feed_sweeps_total{outcome=\"failed\"}",
+    ] {
+        assert_eq!(value(&replica, name).await.as_deref(), Some("0"), "{name}");
+    }
     for _ in 0..3 {
         assert!(replica.http.text("a", &key, "x:1").await.is_some());
     }
