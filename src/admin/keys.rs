@@ -339,7 +339,7 @@ pub(super) async fn revoke(
 /// Replaces a key by a new one; the old one stays valid for the grace period.
 ///
 /// An owner key rotates only keys whose scopes and networks it has; the new key expires no later than the calling key and
-/// has no higher rate.
+/// has no higher rate. A key that has expired cannot be rotated: `404`, which says when it expired.
 #[utoipa::path(
     post,
     path = "/admin/v1/keys/{key}/rotate",

@@ -50,6 +50,7 @@ pub fn status(fault: &Fault) -> StatusCode {
         | Fault::AgentDisabled
         | Fault::ForbiddenOrigin(_) => StatusCode::FORBIDDEN,
         Fault::NotFound(_)
+        | Fault::KeyExpired(_)
         | Fault::SessionNotFound
         | Fault::MethodNotFound(_)
         | Fault::ResourceNotFound(_) => StatusCode::NOT_FOUND,

@@ -316,8 +316,8 @@ impl Identity {
     /// Creates a key that replaces another, which is refused after the grace period. Both have the same principal.
     ///
     /// # Errors
-    /// [`Fault::NotFound`], also for a revoked or expired key; [`Fault::InvalidParams`]; [`Fault::RevisionMismatch`];
-    /// those of [`KeyBounds::successor`].
+    /// [`Fault::NotFound`], also for a revoked key; [`Fault::KeyExpired`]; [`Fault::InvalidParams`];
+    /// [`Fault::RevisionMismatch`]; those of [`KeyBounds::successor`].
     pub async fn rotate_key(
         self: &Arc<Self>,
         key: &ApiKey,
@@ -335,8 +335,11 @@ impl Identity {
                     .transact(scope, &audited, async |write| {
                         let revision = lock(write, scope).await?;
                         let now = identity.sources.clock.now();
-                        let old = write.key(tenant, key).await?.filter(|key| key.is_active(now));
+                        let old = write.key(tenant, key).await?.filter(|key| key.revoked_at.is_none());
                         let old = old.ok_or(Fault::NotFound("key"))?;
+                        if let Some(end) = old.expires_at.filter(|end| *end <= now) {
+                            return Err(Fault::KeyExpired(end.format(&Rfc3339).unwrap_or_default()));
+                        }
                         condition.check(Some(old.revision))?;
                         let bounds = identity.bounds(write, tenant, maker).await?;
                         identity.replace(write, old, grace, &bounds, revision).await

@@ -154,9 +154,10 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
             (StatusCode::SERVICE_UNAVAILABLE, code::UNAVAILABLE)
         }
         Fault::SourceTimeout | Fault::SourceFailed(_) => (StatusCode::OK, code::SOURCE),
-        // The last five belong to the administration API: one of them here is a bug as well.
+        // The last six belong to the administration API: one of them here is a bug as well.
         Fault::Internal(_)
         | Fault::NotFound(_)
+        | Fault::KeyExpired(_)
         | Fault::AlreadyExists(_)
         | Fault::InUse(_)
         | Fault::RevisionMismatch(_)

@@ -139,6 +139,9 @@ pub enum Fault {
     /// The object does not exist or is not accessible to the caller.
     #[error("no such {0}")]
     NotFound(&'static str),
+    /// The key has expired, so that it counts as not found where a key in force is needed; with the time of its expiry.
+    #[error("this key expired at {0}; create a new one, since only a key that is in force can be rotated")]
+    KeyExpired(String),
     /// An object with this name exists.
     #[error("{0} exists already")]
     AlreadyExists(&'static str),
@@ -279,7 +282,7 @@ impl Fault {
             Self::SourceTimeout => Outcome::SourceTimeout,
             Self::SourceFailed(_) => Outcome::SourceFailed,
             Self::Internal(_) => Outcome::Internal,
-            Self::NotFound(_) => Outcome::NotFound,
+            Self::NotFound(_) | Self::KeyExpired(_) => Outcome::NotFound,
             Self::AlreadyExists(_) => Outcome::AlreadyExists,
             Self::RevisionMismatch(_) => Outcome::RevisionMismatch,
             Self::InUse(_) => Outcome::InUse,

@@ -195,11 +195,18 @@ async fn key_is_refused_from_its_expiry_on() {
     replica.agent("acme", "a").await;
     let expires =
         async |at: &str| replica.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": at}))).await;
-    let (_, key) = key_of(&expires("2026-11-21T13:00:00+00:30").await.json());
+    let (id, key) = key_of(&expires("2026-11-21T13:00:00+00:30").await.json());
     clock.advance(Duration::seconds(1_799));
     assert_eq!(status(&replica, &key).await, 200);
     clock.advance(Duration::seconds(1));
     assert_eq!(status(&replica, &key).await, 401);
+    let rotated = normalized(&replica.admin("POST", &format!("/keys/{id}/rotate"), None).await);
+    let expired = "this key expired at 2026-11-21T12:30:00Z; create a new one, since only a key that is in force can \
+        be rotated";
+    assert_eq!(rotated, problem(404, "not_found", expired));
+    assert_eq!(replica.admin("DELETE", &format!("/keys/{id}"), None).await.status, 204);
+    let rotated = normalized(&replica.admin("POST", &format!("/keys/{id}/rotate"), None).await);
+    assert_eq!(rotated, problem(404, "not_found", "no such key"), "a revoked key");
     for passed in ["2026-11-21T12:30:00Z", "1970-01-01T00:00:00Z", "0000-01-01T00:00:00Z"] {
         let answer = normalized(&expires(passed).await);
         assert_eq!(answer, problem(400, "invalid_params", "expiresAt is in the past"), "{passed}");
