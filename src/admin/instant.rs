@@ -1,4 +1,4 @@
-//! Instants in queries: a time of RFC 3339, or a date, which begins at midnight in UTC.
+//! Instants in queries and bodies: a time of RFC 3339, or a date, which begins at midnight in UTC.
 
 use serde::{Deserialize, Deserializer, de};
 use time::format_description::well_known::Rfc3339;
@@ -13,11 +13,11 @@ pub(super) fn parse(text: &str) -> Option<OffsetDateTime> {
     OffsetDateTime::parse(text, &Rfc3339).ok().or_else(midnight)
 }
 
-/// For a parameter that may be absent.
+/// For a parameter that may be absent, or a member that may be `null`.
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<OffsetDateTime>, D::Error> {
-    let text = String::deserialize(deserializer)?;
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
     parse(&text).map(Some).ok_or_else(|| de::Error::custom(format_args!("expected {EXPECTED}")))
 }
 

@@ -17,6 +17,7 @@ use super::definition::checks::Name;
 use super::extract::{
     Condition, Json as Input, Nothing, Params, Segment, is_default, optional_json, present,
 };
+use super::instant;
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::services::{Admin, Answer, App};
@@ -42,8 +43,9 @@ pub(super) struct Create {
     name: Option<Name>,
     /// Default: `mcp` for an agent key, all for an owner key; at most those of the calling key.
     scopes: Option<Vec<KeyScope>>,
-    /// The expiry. Default and maximum: that of the calling key. Beyond the tenant's `maxKeyAgeDays` it is refused.
-    #[serde(default, with = "time::serde::rfc3339::option")]
+    /// The expiry (RFC 3339), or a date, at whose beginning in UTC it expires. Default and maximum: that of the calling key.
+    /// Beyond the tenant's `maxKeyAgeDays` it is refused.
+    #[serde(default, deserialize_with = "instant::deserialize")]
     expires_at: Option<OffsetDateTime>,
     /// The networks or addresses it is valid from. Default and maximum: those of the calling key.
     #[schema(max_items = 32)]

@@ -138,7 +138,8 @@ pub(super) struct NewKey {
     /// A label: the key sees definitions with one of its labels, and those without labels; can be repeated.
     #[arg(long = "label", value_name = "LABEL")]
     labels: Vec<String>,
-    /// When it expires (RFC 3339).
+    /// When it expires: a time such as 2027-01-31T12:00:00Z, or a date such as 2027-01-31, at whose beginning in UTC it
+    /// expires.
     #[arg(long, value_name = "TIME")]
     #[serde(rename = "expiresAt", skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,

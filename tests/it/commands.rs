@@ -81,6 +81,7 @@ async fn keys_are_created_listed_rotated_and_revoked() {
     check(&replica, &[
         ("key create --agent a --name ci --scope mcp --label eu --network 127.0.0.0/8", "", 0, "bak_SECRET\n", ""),
         ("key create --tenant acme --name owner --per-second 20 --burst 60", "", 0, "oag_SECRET\n", ""),
+        ("key create --tenant acme --name dated --expires-at 2999-01-31", "", 0, "oag_SECRET\n", ""),
         (
             "key list --agent a",
             "",
@@ -92,6 +93,7 @@ async fn keys_are_created_listed_rotated_and_revoked() {
     .await;
     let owner = replica.admin("GET", "/tenants/acme/keys", None).await.json();
     assert_eq!(owner["items"][0]["limits"], json!({"perSecond": 20, "burst": 60}));
+    assert_eq!(owner["items"][1]["expiresAt"], "2999-01-31T00:00:00Z");
     let keys = replica.admin("GET", "/agents/a/keys", None).await.json();
     let id = keys["items"][0]["id"].as_str().unwrap().to_owned();
     let lines = [

@@ -214,6 +214,35 @@ async fn key_is_refused_from_its_expiry_on() {
 }
 
 #[tokio::test]
+async fn expiry_may_be_a_date_which_begins_at_midnight_in_utc() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-11-21 12:00 UTC));
+    let replica = Builder::new(&database).clock(clock.clone()).start().await;
+    replica.tenant("acme").await;
+    replica.agent("acme", "a").await;
+    let create = async |path: &str, expires: Value| {
+        replica.admin("POST", path, Some(json!({"expiresAt": expires}))).await
+    };
+    for path in ["/agents/a/keys", "/tenants/acme/keys"] {
+        let made = create(path, json!("2026-11-23")).await;
+        assert_eq!((made.status.as_u16(), &made.json()["expiresAt"]), (201, &json!("2026-11-23T00:00:00Z")));
+        assert_eq!(create(path, Value::Null).await.json()["expiresAt"], Value::Null);
+    }
+    let (_, key) = key_of(&create("/agents/a/keys", json!("2026-11-22")).await.json());
+    clock.advance(Duration::hours(12) - Duration::seconds(1));
+    assert_eq!(status(&replica, &key).await, 200);
+    clock.advance(Duration::seconds(1));
+    assert_eq!(status(&replica, &key).await, 401);
+    for wrong in ["2026-02-30", "23.11.2026", "2026-11-23T12:00"] {
+        let refused = create("/agents/a/keys", json!(wrong)).await;
+        let expected =
+            "expiresAt: expected a time such as 2026-07-28T12:00:00Z, or a date such as 2026-07-28 at line 1";
+        let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(refused.status == 400 && detail.starts_with(expected), "{detail}");
+    }
+}
+
+#[tokio::test]
 async fn last_use_of_a_key_is_recorded_to_the_minute() {
     let database = database().await;
     let clock = ManualClock::at(datetime!(2026-11-21 12:34:56 UTC));
