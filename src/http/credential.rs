@@ -60,7 +60,7 @@ impl Authenticator {
     /// Reads the credential of a request, and verifies an operator key.
     ///
     /// # Errors
-    /// [`Fault::Unauthenticated`] for one that cannot be valid, and for two that differ.
+    /// [`Fault::Unauthenticated`] for one that cannot be valid; [`Fault::ConflictingCredentials`] for two that differ.
     pub fn read<'a>(&self, headers: &'a HeaderMap) -> Result<Presented<'a>, Fault> {
         read(headers, &self.operators)
     }
@@ -106,7 +106,7 @@ impl Authenticator {
 /// Reads the credential of a request, and verifies an operator key.
 ///
 /// # Errors
-/// [`Fault::Unauthenticated`] for one that cannot be valid, and for two that differ.
+/// [`Fault::Unauthenticated`] for one that cannot be valid; [`Fault::ConflictingCredentials`] for two that differ.
 pub fn read<'a>(headers: &'a HeaderMap, operators: &OperatorKeys) -> Result<Presented<'a>, Fault> {
     let mut tokens = headers.get_all(AGENT_API_KEY).iter().map(|value| (value.to_str().ok(), true)).chain(
         headers.get_all(AUTHORIZATION).iter().map(|value| (value.to_str().ok().and_then(bearer), false)),
@@ -117,7 +117,7 @@ pub fn read<'a>(headers: &'a HeaderMap, operators: &OperatorKeys) -> Result<Pres
     let mut agent_only = agent_only;
     for (other, other_agent_only) in tokens {
         if other != Some(text) {
-            return Err(Fault::Unauthenticated);
+            return Err(Fault::ConflictingCredentials);
         }
         agent_only &= other_agent_only;
     }
@@ -163,6 +163,7 @@ mod tests {
 
     use super::{Presented, read};
     use crate::http::operator_keys::OperatorKeys;
+    use crate::model::fault::Fault;
     use crate::model::key::{KeyKind, SecretKey};
 
     fn key(kind: KeyKind, seed: u64) -> SecretKey {
@@ -182,6 +183,23 @@ mod tests {
             Ok(Presented::Key(_)) => "owner",
             Err(fault) => fault.name(),
         }
+    }
+
+    #[test]
+    fn two_credentials_are_refused_as_such_only_if_they_differ() {
+        let (agent, other) = (key(KeyKind::Agent, 1), key(KeyKind::Agent, 2));
+        let refused = |values: [&str; 2]| {
+            let headers = values.map(|value| (super::AGENT_API_KEY, value.parse().unwrap()));
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.append(name, value);
+            }
+            read(&map, &OperatorKeys::new([])).err()
+        };
+        assert_eq!(refused([agent.reveal(), other.reveal()]), Some(Fault::ConflictingCredentials));
+        assert_eq!(refused([agent.reveal(), "nonsense"]), Some(Fault::ConflictingCredentials));
+        assert_eq!(refused(["nonsense", "nonsense"]), Some(Fault::Unauthenticated));
+        assert_eq!(refused([agent.reveal(), agent.reveal()]), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub fn status(fault: &Fault) -> StatusCode {
         | Fault::MissingArguments(_)
         | Fault::UnknownUri { .. }
         | Fault::SessionRequired(_) => StatusCode::BAD_REQUEST,
-        Fault::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Fault::Unauthenticated | Fault::ConflictingCredentials => StatusCode::UNAUTHORIZED,
         Fault::Forbidden
         | Fault::NotPermitted(_)
         | Fault::InsufficientScope(_)

@@ -82,7 +82,9 @@ impl Refusals {
 /// The challenge of a refusal, if it has one.
 pub fn challenge(fault: &Fault) -> Option<HeaderValue> {
     match fault {
-        Fault::Unauthenticated => Some(HeaderValue::from_static(r#"Bearer realm="MCP""#)),
+        Fault::Unauthenticated | Fault::ConflictingCredentials => {
+            Some(HeaderValue::from_static(r#"Bearer realm="MCP""#))
+        }
         Fault::InsufficientScope(scope) => HeaderValue::try_from(format!(
             r#"Bearer realm="MCP", error="insufficient_scope", scope="{scope}""#
         ))

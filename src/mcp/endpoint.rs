@@ -297,11 +297,13 @@ impl Endpoint {
         request.admitted.clone()?;
         self.recorder.audit().admit()?;
         let admitted = traced("access", Kind::Internal, pin!(self.identify(request))).await;
-        if let Err(Fault::Unauthenticated | Fault::Forbidden) = &admitted {
+        if let Err(Fault::Unauthenticated | Fault::ConflictingCredentials | Fault::Forbidden) = &admitted {
             self.authenticator.charge_failure(request.client())?;
         }
         match admitted {
-            Err(Fault::Unauthenticated) if request.context.foreign_host => Err(FOREIGN_HOST),
+            Err(Fault::Unauthenticated | Fault::ConflictingCredentials) if request.context.foreign_host => {
+                Err(FOREIGN_HOST)
+            }
             admitted => admitted.inspect(|caller| request.admitted(caller)),
         }
     }

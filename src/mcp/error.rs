@@ -134,7 +134,9 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
         Fault::MethodNotFound(_) => (codes.method_not_found, code::METHOD_NOT_FOUND),
         Fault::ResourceNotFound(_) => (StatusCode::OK, codes.resource_not_found),
         Fault::SessionNotFound => (StatusCode::NOT_FOUND, code::SESSION_NOT_FOUND),
-        Fault::Unauthenticated => (StatusCode::UNAUTHORIZED, code::UNAUTHENTICATED),
+        Fault::Unauthenticated | Fault::ConflictingCredentials => {
+            (StatusCode::UNAUTHORIZED, code::UNAUTHENTICATED)
+        }
         Fault::Forbidden | Fault::NotPermitted(_) | Fault::InsufficientScope(_) => {
             (StatusCode::FORBIDDEN, code::FORBIDDEN)
         }

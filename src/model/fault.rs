@@ -66,6 +66,9 @@ pub enum Fault {
     /// The credential is missing or invalid.
     #[error("a valid credential is required")]
     Unauthenticated,
+    /// The request has two credentials that differ. Neither is verified.
+    #[error("the request has two different credentials; send one, in Authorization or in X-Agent-API-Key")]
+    ConflictingCredentials,
     /// The credential is valid, but not for this agent.
     #[error("this credential does not reach that agent")]
     Forbidden,
@@ -267,7 +270,7 @@ impl Fault {
             Self::ResourceNotFound(_) => Outcome::ResourceNotFound,
             Self::SessionRequired(_) => Outcome::SessionRequired,
             Self::SessionNotFound => Outcome::SessionNotFound,
-            Self::Unauthenticated => Outcome::Unauthenticated,
+            Self::Unauthenticated | Self::ConflictingCredentials => Outcome::Unauthenticated,
             Self::Forbidden | Self::NotPermitted(_) => Outcome::Forbidden,
             Self::InsufficientScope(_) => Outcome::InsufficientScope,
             Self::AgentDisabled => Outcome::AgentDisabled,

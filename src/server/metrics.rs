@@ -103,10 +103,11 @@ impl Metrics {
     }
 
     fn admit(&self, scraper: &Scraper<'_>) -> Result<(), Fault> {
-        let presented = match credential::read(scraper.headers, &self.operators) {
+        let (presented, fault) = match credential::read(scraper.headers, &self.operators) {
             Ok(Presented::Operator(_)) => return Ok(()),
-            Ok(Presented::Anonymous) => false,
-            Ok(_) | Err(_) => true,
+            Ok(Presented::Anonymous) => (false, Fault::Unauthenticated),
+            Ok(_) => (true, Fault::Unauthenticated),
+            Err(fault) => (true, fault),
         };
         if presented && self.is_token(scraper.headers) {
             return Ok(());
@@ -115,7 +116,7 @@ impl Metrics {
             return if scraper.names_this_machine { Ok(()) } else { Err(FOREIGN_HOST) };
         }
         self.services.limits.charge_failure(scraper.client)?;
-        Err(if scraper.foreign_host { FOREIGN_HOST } else { Fault::Unauthenticated })
+        Err(if scraper.foreign_host { FOREIGN_HOST } else { fault })
     }
 
     /// Whether a request presents the token as its only credential.

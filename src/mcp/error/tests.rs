@@ -33,6 +33,10 @@ fn every_fault_has_the_documented_answer() {
         ),
         (Fault::SessionNotFound, r#"404 -32001 session not found {"code":"session_not_found"}"#),
         (Fault::Unauthenticated, r#"401 -31010 a valid credential is required {"code":"unauthenticated"}"#),
+        (
+            Fault::ConflictingCredentials,
+            r#"401 -31010 the request has two different credentials; send one, in Authorization or in X-Agent-API-Key {"code":"unauthenticated"}"#,
+        ),
         (Fault::Forbidden, r#"403 -31011 this credential does not reach that agent {"code":"forbidden"}"#),
         (
             Fault::InsufficientScope("mcp"),

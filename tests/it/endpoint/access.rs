@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{REVISIONS, call_as, post};
-use crate::support::answers::{error, exact};
+use crate::support::answers::{error, exact, normalized, problem};
 use crate::support::app::{Replica, gateway, mistyped};
 use crate::support::http::Answer;
 
@@ -213,6 +213,29 @@ async fn credential_is_accepted_in_either_or_both_headers() {
     ];
     for headers in conflicts {
         assert_eq!(call(headers).await, 401, "{headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn two_different_credentials_are_named_as_the_fault() {
+    let fixture = Fixture::new().await;
+    let revoked = format!("Bearer {}", fixture.revoked);
+    let mistyped_owner = mistyped(&fixture.owner);
+    let conflict =
+        "the request has two different credentials; send one, in Authorization or in X-Agent-API-Key";
+    // The answer does not depend on whether one of them is valid.
+    for bearer in [&fixture.owner, &fixture.other_owner, &revoked, &mistyped_owner] {
+        for key in [&fixture.own, &fixture.revoked] {
+            if bearer.ends_with(key.as_str()) {
+                continue;
+            }
+            let headers = [("x-agent-api-key", key.as_str()), ("authorization", bearer)];
+            let answer = exact(&post(&fixture.replica, "/a/mcp", &headers, PING).await);
+            assert_eq!(answer, error(401, "7", -31010, "unauthenticated", conflict), "{headers:?}");
+            let http = &fixture.replica.http;
+            let answer = http.send("GET", "/admin/v1/agents", &headers, "").await;
+            assert_eq!(normalized(&answer), problem(401, "unauthenticated", conflict), "{headers:?}");
+        }
     }
 }
 
