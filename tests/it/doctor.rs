@@ -105,6 +105,9 @@ async fn unreachable_database_fails() {
     assert!(status == "fail" && named, "{message}");
     assert!(checks.iter().all(|(.., message)| !message.contains("hunter2")), "{checks:?}");
     assert_eq!(status_of(&checks, "gateway").0, "ok");
+    // No directory is set, and the free space belongs to the same line.
+    let spill: Vec<_> = checks.iter().filter(|(check, ..)| check == "audit.spill_dir").collect();
+    assert!(spill.len() == 1 && spill[0].2.contains(" MiB free for "), "{spill:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

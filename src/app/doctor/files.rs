@@ -47,30 +47,33 @@ fn check_modes(found: &mut Diagnosis, settings: &Settings) {
     }
 }
 
-/// Whether the audit log survives in the spill directory while the database is unreachable.
+/// Whether the audit log survives in the spill directory while the database is unreachable: one line, with the first of
+/// what is wrong.
 fn check_spill(found: &mut Diagnosis, settings: &Settings) {
     let setting = "audit.spill_dir";
     let configured = settings.audit.spill_dir.as_deref();
     let own = settings.embedded.data_dir.join("audit");
     let directory = configured.unwrap_or(&own);
     let name = directory.display();
-    if configured.is_none() && settings.database.url.is_some() {
-        let message = format!("not set; {name} is used if it can be created");
+    let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+    let free = statvfs(existing).ok();
+    let free = free.map(|disk| disk.blocks_available().saturating_mul(disk.fragment_size()));
+    let space = free.map_or_else(|| name.to_string(), |free| format!("{} MiB free for {name}", free >> 20));
+    if free.is_some_and(|free| free < LOW_DISK) {
+        let remedy = "the audit log is kept there while the database is unreachable; free space";
+        found.warn(setting, space, remedy);
+    } else if let Some(what) = volatile(existing) {
+        let remedy = "use a durable volume: audit rows are kept there while the database is unreachable";
+        found.warn(setting, format!("{space}, which is {what}"), remedy);
+    } else if configured.is_none() && settings.database.url.is_some() {
+        let message = format!("not set; {space}, which is used if it can be created");
         found.warn(setting, message, "set it to a directory that outlives the process");
     } else if configured.is_some() && !directory.exists() {
-        let message = format!("{name} does not exist; it is created at the start");
+        let message = format!("{space}, which does not exist; it is created at the start");
         found.warn(setting, message, "mount it, if it is meant to be a volume");
+    } else {
+        found.ok(setting, space);
     }
-    let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
-    if let Some(what) = volatile(existing) {
-        let remedy = "use a durable volume: audit rows are kept there while the database is unreachable";
-        found.warn(setting, format!("{name} is {what}"), remedy);
-    }
-    let Ok(disk) = statvfs(existing) else { return };
-    let free = disk.blocks_available().saturating_mul(disk.fragment_size());
-    let message = format!("{} MiB free for {name}", free >> 20);
-    let remedy = "the audit log is kept there while the database is unreachable; free space";
-    found.judge(setting, free < LOW_DISK, message, remedy);
 }
 
 /// What kind of file system a path is on, if that ends with the machine or the container.
