@@ -17,6 +17,8 @@ use crate::model::sources::Sources;
 use crate::store::Store;
 use crate::store::diagnosis::DatabaseFacts;
 
+/// The setting of the address that a gateway is recognized by.
+const MAIN: &str = "server.listen";
 /// The oldest supported version of PostgreSQL.
 const OLDEST_POSTGRES: i32 = 140_000;
 /// The tolerated difference between the clocks, in seconds.
@@ -43,8 +45,17 @@ struct Readiness {
     reasons: Vec<String>,
 }
 
+/// When the checks run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiagnosedAt {
+    /// At any time: a gateway with these settings may be running.
+    AnyTime,
+    /// Before a start, which needs the addresses to listen on for itself.
+    Start,
+}
+
 /// Checks files, ports, the database, certificates, issuers and the gateway that may be running.
-pub async fn diagnose(settings: &Settings) -> Diagnosis {
+pub async fn diagnose(settings: &Settings, at: DiagnosedAt) -> Diagnosis {
     let mut found = Diagnosis::default();
     let checked = check(settings).await;
     let problems = checked.fatal();
@@ -55,6 +66,7 @@ pub async fn diagnose(settings: &Settings) -> Diagnosis {
         found.fail("settings", problem, "correct the setting; waggle config reference documents it");
     }
     let running = check_gateway(&mut found, settings, &checked.in_use).await;
+    check_addresses(&mut found, &checked.in_use, at);
     files::check(&mut found, settings, &checked.files);
     check_certificate(&mut found, settings);
     if settings.database.url.is_none() && running {
@@ -70,7 +82,7 @@ pub async fn diagnose(settings: &Settings) -> Diagnosis {
 /// Whether a gateway runs at the address of the settings, and is ready.
 async fn check_gateway(found: &mut Diagnosis, settings: &Settings, in_use: &[UsedAddress]) -> bool {
     let listen = settings.server.listen;
-    let Some(used) = in_use.iter().find(|used| used.setting == "server.listen") else {
+    let Some(used) = in_use.iter().find(|used| used.setting == MAIN) else {
         found.ok("gateway", format!("not running; {listen} is free"));
         return false;
     };
@@ -109,6 +121,22 @@ async fn check_gateway(found: &mut Diagnosis, settings: &Settings, in_use: &[Use
         }
     }
     true
+}
+
+/// Whether a gateway can listen on the addresses that are in use: beside a running gateway on those that it listens on, at a
+/// start on none. What else listens on `server.listen` is reported as the state of the gateway.
+fn check_addresses(found: &mut Diagnosis, in_use: &[UsedAddress], at: DiagnosedAt) {
+    let runs = in_use.iter().any(|used| used.setting == MAIN && used.by_gateway);
+    for UsedAddress { setting, address, by_gateway } in in_use {
+        let by = match (*by_gateway, at) {
+            (true, DiagnosedAt::AnyTime) if runs => continue,
+            (false, _) if *setting == MAIN => continue,
+            (true, _) => "a running gateway",
+            (false, _) => "another program",
+        };
+        let remedy = "stop what listens there, or change the setting";
+        found.fail(setting, format!("{address} is in use by {by}"), remedy);
+    }
 }
 
 /// Whether the running gateway knows that it is current, by its metrics, where they are served to this machine.

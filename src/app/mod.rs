@@ -68,7 +68,7 @@ pub use backup::{Backup, backup, restore};
 pub use check::{Checked, UsedAddress, check};
 pub use demo::Demo;
 pub use diagnosis::{Diagnosis, Finding, Status};
-pub use doctor::diagnose;
+pub use doctor::{DiagnosedAt, diagnose};
 pub use embedded::database;
 pub use error::AppError;
 pub use error_codes::error_codes;

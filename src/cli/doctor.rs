@@ -7,7 +7,7 @@ use tokio::runtime::Builder;
 
 use super::output::{Failure, print};
 use super::sources::Sources;
-use crate::app::{self, Diagnosis, Finding, Status};
+use crate::app::{self, DiagnosedAt, Diagnosis, Finding, Status};
 use crate::config::{Purpose, Settings};
 
 #[derive(Args)]
@@ -19,7 +19,7 @@ pub(super) struct Doctor {
 
 impl Doctor {
     pub(super) fn run(&self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let diagnosis = diagnose(&sources.load(Purpose::Serve)?.settings)?;
+        let diagnosis = diagnose(&sources.load(Purpose::Serve)?.settings, DiagnosedAt::AnyTime)?;
         if self.json {
             print(&format!("{}\n", serde_json::to_string_pretty(&diagnosis)?))?;
         } else {
@@ -30,9 +30,9 @@ impl Doctor {
 }
 
 /// Checks everything that a gateway with these settings depends on.
-pub(super) fn diagnose(settings: &Settings) -> Result<Diagnosis, Failure> {
+pub(super) fn diagnose(settings: &Settings, at: DiagnosedAt) -> Result<Diagnosis, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-    let diagnosis = runtime.block_on(app::diagnose(settings));
+    let diagnosis = runtime.block_on(app::diagnose(settings, at));
     // Does not wait for a DNS look-up that is still running.
     runtime.shutdown_background();
     Ok(diagnosis)

@@ -8,13 +8,13 @@ use tokio::runtime::Runtime;
 use super::doctor;
 use super::output::Failure;
 use super::sources::Sources;
-use crate::app::{self, Reloader};
+use crate::app::{self, DiagnosedAt, Reloader};
 use crate::config::{self, Loaded, Purpose};
 use crate::telemetry;
 
 #[derive(Args)]
 pub(super) struct Serve {
-    /// First check what `waggle doctor` checks, and start only if nothing fails.
+    /// First check what `waggle doctor` checks, and that the addresses to listen on are free; start only if nothing fails.
     #[arg(long)]
     check: bool,
 }
@@ -22,7 +22,7 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(&self, sources: &Sources<'_>) -> Result<(), Failure> {
         if self.check {
-            let diagnosis = doctor::diagnose(&sources.load(Purpose::Serve)?.settings)?;
+            let diagnosis = doctor::diagnose(&sources.load(Purpose::Serve)?.settings, DiagnosedAt::Start)?;
             // A failure of standard error cannot be reported.
             io::stderr().write_all(doctor::text(&diagnosis).as_bytes()).ok();
             if !diagnosis.is_healthy() {

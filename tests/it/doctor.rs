@@ -111,6 +111,42 @@ async fn unreachable_database_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn address_of_the_administration_api_that_is_in_use_fails() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // It accepts no connection, so it is asked for as long as a check may take.
+    let variables = [
+        ("DATABASE_URL", "postgres://127.0.0.1:1/x"),
+        ("WAGGLE_SERVER__LISTEN", free.as_str()),
+        ("WAGGLE_ADMIN__LISTEN", taken.as_str()),
+    ];
+    let folder = TempDir::new().unwrap();
+    let (code, _, checks) = doctor(folder.path(), &variables).await;
+    let expected = format!("{taken} is in use by another program");
+    assert_eq!((code, status_of(&checks, "admin.listen")), (Some(1), ("fail", expected.as_str())));
+    drop(other);
+
+    // Beside the gateway that listens there, it is as it should be; before the gateway of other settings, it is not.
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_ADMIN__LISTEN", "127.0.0.1:0").start().await;
+    let (listen, admin) = (replica.running.address.to_string(), replica.running.admin_address.to_string());
+    let url = database.options.to_url_lossy().to_string();
+    for (listen, fails) in [(&listen, false), (&free, true)] {
+        let variables = [
+            ("DATABASE_URL", url.as_str()),
+            ("WAGGLE_SERVER__LISTEN", listen),
+            ("WAGGLE_ADMIN__LISTEN", &admin),
+        ];
+        let (_, _, checks) = doctor(folder.path(), &variables).await;
+        let found: Vec<_> = checks.iter().filter(|(check, ..)| check == "admin.listen").collect();
+        let expected = format!("{admin} is in use by a running gateway");
+        assert_eq!(found.iter().any(|(_, status, message)| status == "fail" && *message == expected), fails);
+        assert_eq!(found.len(), usize::from(fails), "{found:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn reasons_of_a_gateway_that_is_not_ready_are_named() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
@@ -132,16 +168,15 @@ async fn reasons_of_a_gateway_that_is_not_ready_are_named() {
     assert!(code == Some(1) && status == "fail" && named, "{message}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn start_with_a_failing_check_is_refused() {
+/// What `waggle serve --check`, which refuses to start, prints.
+async fn refused_start(listen: &str, url: &str) -> String {
     let folder = TempDir::new().unwrap();
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_waggle"))
         .current_dir(folder.path())
         .env_clear()
         .env("WAGGLE_ADMIN__OPERATOR_KEY", OPERATOR_KEY)
-        .env("WAGGLE_SERVER__LISTEN", closed.to_string())
-        .env("DATABASE_URL", format!("postgres://waggle@{closed}/books"))
+        .env("WAGGLE_SERVER__LISTEN", listen)
+        .env("DATABASE_URL", url)
         .args(["serve", "--check"])
         .kill_on_drop(true)
         .output()
@@ -149,7 +184,42 @@ async fn start_with_a_failing_check_is_refused() {
         .unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]), "{error}");
-    assert!(error.contains("\nfail  database ") && error.ends_with("\na check failed\n"), "{error}");
+    assert!(error.ends_with("\na check failed\n"), "{error}");
+    error
+}
+
+/// The lines of checks that failed, with one space between words.
+fn failed(printed: &str) -> Vec<String> {
+    let lines = printed.lines().filter(|line| line.starts_with("fail "));
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn start_with_a_failing_check_is_refused() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = refused_start(&closed.to_string(), &format!("postgres://waggle@{closed}/books")).await;
+    assert!(error.contains("\nfail  database "), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn start_at_an_address_in_use_is_refused() {
+    let (database, replica) = gateway().await;
+    let url = database.options.to_url_lossy().to_string();
+    let listen = replica.running.address.to_string();
+    let remedy = "stop what listens there, or change the setting";
+    // A gateway with these settings, beside which waggle doctor finds nothing wrong.
+    let error = refused_start(&listen, &url).await;
+    let expected = format!("fail server.listen {listen} is in use by a running gateway; {remedy}");
+    assert_eq!(failed(&error), [expected], "{error}");
+    let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listen = other.local_addr().unwrap().to_string();
+    let server = tokio::spawn(async move { axum::serve(other, axum::Router::new()).await });
+    let error = refused_start(&listen, &url).await;
+    let expected = format!(
+        "fail gateway {listen} is in use by another program; stop that program or change server.listen"
+    );
+    assert_eq!(failed(&error), [expected], "{error}");
+    server.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
