@@ -29,6 +29,10 @@ const POLL: Duration = Duration::from_secs(1);
 const PAGE: u32 = 500;
 /// Rows that `tail` remembers as printed: more than one page, since rows may arrive late.
 const REMEMBERED: usize = 10_000;
+/// The column of the table of `tail` with the key, of whose id only the beginning is shown.
+const KEY: &str = "keyId";
+/// The characters of a key's id in the table: those of the time of its creation in milliseconds, by which keys differ.
+const KEY_CHARACTERS: usize = 13;
 /// The columns of the table of `tail`: heading, member of the row, and width, which a longer value exceeds, since later rows
 /// are not known when the first is printed.
 const COLUMNS: [(&str, &str, usize); 9] = [
@@ -38,7 +42,7 @@ const COLUMNS: [(&str, &str, usize); 9] = [
     ("METHOD", "method", 34),
     ("AGENT", "agent", 12),
     ("SUBJECT", "subject", 26),
-    ("KEY", "keyId", 36),
+    ("KEY", KEY, KEY_CHARACTERS),
     ("CLIENT", "client", 15),
     ("REQUEST", "requestId", 32),
 ];
@@ -111,7 +115,10 @@ impl TailFormat {
     /// A row as a line.
     fn line(self, row: &Value) -> String {
         match self {
-            Self::Table => columns(|(_, member, _)| shortened(&cell(&row[member]))),
+            Self::Table => columns(|(_, member, _)| match (member, cell(&row[member])) {
+                (KEY, id) => id.chars().take(KEY_CHARACTERS).collect(),
+                (_, text) => shortened(&text),
+            }),
             Self::Json => format!("{row}\n"),
         }
     }
