@@ -106,6 +106,26 @@ fn each_alert_links_to_its_section_of_the_runbook() {
     }
 }
 
+/// The command of `docs/alerts.md` gives each alert the URL of its section in the pages that mdBook makes.
+#[test]
+fn alerts_are_given_the_url_of_a_runbook_as_documented() {
+    let (_, rest) = RUNBOOK.split_once("```sh\n").unwrap();
+    let (command, _) = rest.split_once("```").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(root().join("deploy"), folder.path().join("deploy")).unwrap();
+    let shell = std::process::Command::new("sh").args(["-ec", command]).current_dir(folder.path()).status();
+    assert!(shell.unwrap().success(), "{command}");
+    let written = fs::read_to_string(folder.path().join("alerts.rules.yml")).unwrap();
+    let alerts = alerts();
+    let of = |name: &str| format!("https://docs.example.com/waggle/alerts.html#{}", name.to_lowercase());
+    let expected: Vec<_> = alerts.iter().map(|name| of(name)).collect();
+    let urls = found(r"(?m)^ +runbook_url: (\S+)$", &written);
+    assert_eq!(urls, expected.iter().map(String::as_str).collect::<BTreeSet<_>>());
+    assert!(found(r"(?m)^ +(runbook): ", &written).is_empty());
+    let pages = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    assert!(pages.contains("(alerts.md)"), "the page is in the book");
+}
+
 #[test]
 fn queries_name_documented_metrics() {
     let documented = found(r"(?m)^\| `(\w+)` \|", METRICS);
