@@ -179,6 +179,22 @@ mod tests {
     }
 
     #[test]
+    fn warnings_of_the_file_watcher_are_logged_only_on_request() {
+        let watched = |filter: &str| {
+            let lines = logged_by(Some("text"), filter, false, || {
+                tracing::error!(target: "notify::inotify", "failed");
+                tracing::warn!(target: "notify::inotify", "gone");
+                tracing::warn!(target: "notified", "other");
+            });
+            let messages = lines.lines().filter_map(|line| line.rsplit(' ').next());
+            messages.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(watched("info"), ["failed", "other"]);
+        assert_eq!(watched("warn,notify=warn"), ["failed", "gone", "other"]);
+        assert_eq!(watched("off,notify=error"), ["failed"]);
+    }
+
+    #[test]
     fn the_filter_decides_what_is_logged() {
         assert_eq!(logged(None, "warn", false), "");
         assert_eq!(logged(None, "info,waggle::telemetry=debug", false).lines().count(), 2);

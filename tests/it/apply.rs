@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-use crate::support::app::{Replica, gateway};
+use crate::support::app::{Replica, gateway, mistyped};
 
 pub(crate) type Output = (Option<i32>, String, String);
 
@@ -105,6 +105,53 @@ async fn exported_manifest_equals_the_applied_one() {
         "a is at revision 3: 25 created, 0 updated, 3 deleted, 0 unchanged",
     ];
     assert_eq!(lines[19..], rest);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_manifest_is_named_by_its_file() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    replica.agent("acme", "b").await;
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let manifest = |version: &str, agent: &str| format!(r#"{{"apiVersion":"{version}","agent":"{agent}"}}"#);
+    fs::create_dir(path("all")).unwrap();
+    fs::write(path("all/1.json"), manifest("waggle/v2", "a")).unwrap();
+    fs::write(path("all/2.json"), manifest("waggle/v1", "b")).unwrap();
+    fs::write(path("none.json"), "{}").unwrap();
+    fs::write(path("broken.yaml"), "agent: [").unwrap();
+    let all = path("all");
+    let refused = format!("{all}/1.json: apiVersion must be waggle/v1 (invalid_params)\n");
+    for arguments in [&["apply", "-f", &all, "--dry-run"][..], &["diff", "-f", &all]] {
+        let found = waggle(&replica, &replica.operator, arguments, "").await;
+        assert_eq!(found, output(1, "", &refused), "{arguments:?}");
+    }
+    // What cannot be read is named also where it is the only document.
+    let none = path("none.json");
+    let refused = format!("{none}: agent is missing; expected the id of the agent\n");
+    assert_eq!(
+        waggle(&replica, &replica.operator, &["apply", "-f", &none], "").await,
+        output(1, "", &refused)
+    );
+    let broken = path("broken.yaml");
+    let (code, out, error) = waggle(&replica, &replica.operator, &["apply", "-f", &broken], "").await;
+    assert!(code == Some(1) && out.is_empty() && error.starts_with(&format!("{broken}: ")), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_key_is_reported_with_the_gateway() {
+    let (_database, replica) = gateway().await;
+    let key = mistyped(&replica.acme("a").await);
+    let address = replica.running.admin_address;
+    let refused = format!("http://{address}: a valid credential is required (unauthenticated)\n");
+    // Calls, and streams, which read their answers otherwise.
+    for arguments in [&["export", "a"][..], &["apply", "-f", "-"], &["audit", "export"]] {
+        let found = waggle(&replica, &key, arguments, r#"{"apiVersion":"waggle/v1","agent":"a"}"#).await;
+        assert_eq!(found, output(1, "", &refused), "{arguments:?}");
+    }
+    // Other refusals are those of the gateway that is meant.
+    let found = waggle(&replica, &replica.operator, &["export", "b"], "").await;
+    assert_eq!(found, output(1, "", "no such agent (not_found)\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
