@@ -13,7 +13,7 @@ const READS: usize = 32;
 const RECOVERY: usize = 8;
 /// What the process may have resident besides the budget and an eighth of it: what an idle gateway needs, and what the
 /// allocator retains.
-const BESIDES: usize = 40 << 20;
+const BESIDES: usize = 32 << 20;
 /// The most that is withheld. Memory that is not the caches', such as that of streams, must not empty them.
 const MOST_WITHHELD: usize = 64 << 20;
 
