@@ -315,3 +315,19 @@ async fn remaining_quota_of_a_tenant_is_a_metric() {
     let [sample] = samples[..] else { panic!("{samples:?}") };
     assert_eq!(sample.split_once(',').unwrap().1, r#"period="day",unit="calls"} 3"#);
 }
+
+#[tokio::test]
+async fn tenants_have_no_metrics_of_their_own_unless_set() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_METRICS__TENANTS", 0).start().await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/tenants/acme", json!({"callsPerDay": 5})).await;
+    replica.http.call("a", &key, "resources/list", json!({})).await;
+    let text = replica.http.get("/metrics").await.text();
+    assert!(
+        text.lines().any(|line| line.starts_with("waggle_requests_total{method=\"resources/list\"")),
+        "{text}"
+    );
+    let samples: Vec<_> = text.lines().filter(|line| line.starts_with("waggle_tenant_")).collect();
+    assert_eq!(samples, [""; 0]);
+}
