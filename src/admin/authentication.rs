@@ -47,7 +47,7 @@ impl FromRequestParts<Arc<Admin>> for Visit {
 async fn identify(parts: &Parts, admin: &Admin, call: &SharedContext) -> Result<Holder, Fault> {
     let presented = admin.authenticator.read(&parts.headers)?;
     let presented = match &presented {
-        Presented::Anonymous => return Err(Fault::Unauthenticated),
+        Presented::None => return Err(Fault::Unauthenticated),
         Presented::Operator(key) => return Ok(Holder::Operator(*key)),
         Presented::Key(key) => PresentedCredential::Key(key, None),
         Presented::Token(token) => PresentedCredential::Token(token, None),

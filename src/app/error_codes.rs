@@ -57,7 +57,7 @@ const EXPLANATIONS: [(Outcome, &str, &str); 30] = [
     ),
     (
         Outcome::InvalidParams,
-        "a parameter or a member of the body is missing, unknown or malformed, a cursor is foreign, or a prompt, tool or skill is unknown",
+        "a parameter or a member of the body is missing, unknown or malformed, a cursor is not of this list or was issued for other labels, or a prompt, tool or skill is unknown",
         "correct what the message names; begin lists again without the cursor",
     ),
     (

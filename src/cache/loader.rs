@@ -186,7 +186,7 @@ impl Loader {
         match Box::pin(self.catch_up_and_load(payer, cell, &cached, load)).await {
             Ok(found) => Ok(found),
             Err(error) => match cell.get_stale(&cached) {
-                Some(stale) if self.is_left_to_memory().await => Ok(Some(stale)),
+                Some(stale) if self.may_use_memory_after_failure().await => Ok(Some(stale)),
                 _ => Err(error.into()),
             },
         }
@@ -217,7 +217,7 @@ impl Loader {
 
     /// Whether to use a stale fact after a load failed. A sweep is attempted first, since one broken connection does not
     /// make the database unreachable.
-    pub async fn is_left_to_memory(&self) -> bool {
+    pub async fn may_use_memory_after_failure(&self) -> bool {
         self.feed.confirm().await.is_err() && self.trusts_memory()
     }
 
@@ -240,7 +240,7 @@ impl From<StoreError> for Fault {
                 tracing::debug!(%error, "database unreachable");
                 Self::StorageUnavailable
             }
-            // A password that was changed, for example: no bug, and the operator's to mend.
+            // A password that was changed, for example: not a bug; the operator must correct it.
             StoreError::Denied(_) => {
                 tracing::warn!(%error, "database access refused");
                 Self::StorageUnavailable

@@ -78,7 +78,7 @@ impl Catalog {
         match Box::pin(self.load_snapshot(payer, &cell)).await {
             Ok(found) => found.ok_or(Fault::Forbidden),
             Err(error) => match cell.stale() {
-                Some(stale) if self.loader.is_left_to_memory().await => Ok(stale),
+                Some(stale) if self.loader.may_use_memory_after_failure().await => Ok(stale),
                 _ => Err(error.into()),
             },
         }

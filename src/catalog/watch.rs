@@ -129,7 +129,7 @@ impl Watcher {
         self.claim.set(claimed);
     }
 
-    /// Begins and ends watches as leases are had and lost.
+    /// Begins and ends watches as leases are acquired and lost.
     fn follow(&mut self, held: &BTreeMap<ConnectionId, HeldLease>, tasks: &mut JoinSet<()>) {
         self.watches.retain(|connection, running| {
             held.get(connection).is_some_and(|held| held.lease == running.lease)

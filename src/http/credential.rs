@@ -24,7 +24,7 @@ const MOST_TOKEN: usize = 16 * 1024;
 /// The credential that a request presents.
 pub enum Presented<'a> {
     /// No credential.
-    Anonymous,
+    None,
     /// An operator key in force, by its id.
     Operator(KeyId),
     /// A key of well-formed shape that must be looked up.
@@ -111,7 +111,7 @@ pub fn read<'a>(headers: &'a HeaderMap, operators: &OperatorKeys) -> Result<Pres
     let mut tokens = headers.get_all(AGENT_API_KEY).iter().map(|value| (value.to_str().ok(), true)).chain(
         headers.get_all(AUTHORIZATION).iter().map(|value| (value.to_str().ok().and_then(bearer), false)),
     );
-    let Some((first, agent_only)) = tokens.next() else { return Ok(Presented::Anonymous) };
+    let Some((first, agent_only)) = tokens.next() else { return Ok(Presented::None) };
     let text = first.ok_or(Fault::Unauthenticated)?;
     // The same credential in both headers counts as a bearer token.
     let mut agent_only = agent_only;
@@ -176,7 +176,7 @@ mod tests {
             map.append(*name, value.parse().unwrap());
         }
         match read(&map, operators) {
-            Ok(Presented::Anonymous) => "anonymous",
+            Ok(Presented::None) => "anonymous",
             Ok(Presented::Operator(_)) => "operator",
             Ok(Presented::Token(_)) => "token",
             Ok(Presented::Key(key)) if key.kind() == KeyKind::Agent => "agent",

@@ -18,7 +18,7 @@ use crate::model::audit::event::Event;
 use crate::model::audit::write::AuditedCall;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::quota::limits::{Limits, RateLimitStatus, Reservation, UnderWay};
+use crate::quota::limits::{CallInFlight, Limits, RateLimitStatus, Reservation};
 
 /// The permits of one request. They are released with its [`SharedContext`].
 #[derive(Debug)]
@@ -34,7 +34,7 @@ struct Held {
     grant: Option<Arc<Grant>>,
     work: Option<OwnedSemaphorePermit>,
     body: Option<Reservation>,
-    under_way: Option<UnderWay>,
+    call: Option<CallInFlight>,
     status: Option<RateLimitStatus>,
 }
 
@@ -55,14 +55,14 @@ impl Intake {
             return Ok(());
         }
         if let Some(grant) = grant {
-            let under_way = self.limits.admit_call(&grant.credential)?;
+            let call = self.limits.admit_call(&grant.credential)?;
             let status = self.limits.charge_call(&grant.credential, cost)?;
             let mut held = self.held.lock();
             held.grant = Some(Arc::clone(grant));
-            held.under_way = Some(under_way);
+            held.call = Some(call);
             held.status = status;
         }
-        self.resume()
+        self.acquire_work_permit()
     }
 
     /// Charges a request that needs no credential to its address.
@@ -83,7 +83,7 @@ impl Intake {
     }
 
     /// Acquires a work permit.
-    fn resume(&self) -> Result<(), Fault> {
+    fn acquire_work_permit(&self) -> Result<(), Fault> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Fault::BUSY)?;
         self.held.lock().work = Some(permit);
         Ok(())
@@ -106,7 +106,7 @@ impl Intake {
             reserved.shrink_to(received.bytes.len());
         }
         self.held.lock().body = received.reserved;
-        self.resume()?;
+        self.acquire_work_permit()?;
         Ok(received.bytes)
     }
 }

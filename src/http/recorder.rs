@@ -185,7 +185,7 @@ impl Meter {
         }
     }
 
-    /// The counts by labels; zeros only of those that [begin at zero](RequestLabels::begins_at_zero).
+    /// The counts by labels; zeros only of those that begin at zero.
     pub fn requests(&self) -> impl Iterator<Item = Requests> {
         let counts = self.requests.iter().map(|slot| slot.load(Ordering::Relaxed));
         let exposed = |(labels, count): &(RequestLabels, u64)| *count > 0 || labels.begins_at_zero();

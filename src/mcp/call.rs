@@ -219,11 +219,11 @@ impl<'a> Nested<'a> {
 ///
 /// # Errors
 /// [`Fault::InvalidParams`] if it is not an object or has a duplicate member.
-pub(super) fn members<'a>(called: &str, json: &'a str) -> Result<Members<'a>, Fault> {
+pub(super) fn members<'a>(path: &str, json: &'a str) -> Result<Members<'a>, Fault> {
     let members = Members::read(json).ok().filter(|members| members.shape() == Shape::Object);
-    let members = members.ok_or_else(|| Fault::invalid_params(format!("{called} must be an object")))?;
+    let members = members.ok_or_else(|| Fault::invalid_params(format!("{path} must be an object")))?;
     match members.error() {
-        Some(error) => Err(Fault::invalid_params(format!("{called} {error}"))),
+        Some(error) => Err(Fault::invalid_params(format!("{path} {error}"))),
         None => Ok(members),
     }
 }
@@ -232,8 +232,8 @@ pub(super) fn members<'a>(called: &str, json: &'a str) -> Result<Members<'a>, Fa
 ///
 /// # Errors
 /// [`Fault::InvalidParams`] if it is anything else.
-pub(super) fn strings(called: &str, json: &str) -> Result<BTreeMap<String, String>, Fault> {
-    members(called, json)?;
+pub(super) fn strings(path: &str, json: &str) -> Result<BTreeMap<String, String>, Fault> {
+    members(path, json)?;
     serde_json::from_str(json)
-        .map_err(|_| Fault::invalid_params(format!("{called} must be an object whose members are strings")))
+        .map_err(|_| Fault::invalid_params(format!("{path} must be an object whose members are strings")))
 }

@@ -66,8 +66,8 @@ impl Endpoint {
             (Ok(incoming), Ok(_)) => self.respond(request, caller, &headers, incoming, reply).await,
         };
         request.context.event.connection = request.work.take_connection();
-        if let Ok(Some(standing)) = charged {
-            standing.write(response.headers_mut());
+        if let Ok(Some(status)) = charged {
+            status.write(response.headers_mut());
         }
         response
     }
@@ -79,11 +79,11 @@ impl Endpoint {
         admission: &Admission<'_>,
         incoming: &Result<Incoming<'_>, Rejected<'_>>,
     ) -> Result<Option<RateLimitStatus>, Fault> {
-        let standing = admission.charge(cost_of(&self.options.costs, incoming))?;
+        let status = admission.charge(cost_of(&self.options.costs, incoming))?;
         if let Ok(incoming) = incoming {
             self.recorder.usage().take_calls(caller.into(), calls_of(incoming)).await?;
         }
-        Ok(standing)
+        Ok(status)
     }
 
     async fn respond(

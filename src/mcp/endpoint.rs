@@ -259,14 +259,14 @@ impl Endpoint {
         let _working = Self::begin_work(request, &admission)?;
         let session = self.session(&caller, headers, request).await?;
         let costs = &self.options.costs;
-        let standing = admission.charge(if streams { costs.stream } else { costs.other })?;
+        let status = admission.charge(if streams { costs.stream } else { costs.other })?;
         let mut response = if streams {
             self.open_session_stream(request, &caller, &session).await?
         } else {
             self.sessions.end(&session).await.map(|()| no_content())?
         };
-        if let Some(standing) = standing {
-            standing.write(response.headers_mut());
+        if let Some(status) = status {
+            status.write(response.headers_mut());
         }
         Ok(response)
     }
@@ -316,7 +316,7 @@ impl Endpoint {
                 request.context.event.actor = Actor::operator(*key);
                 return Err(Fault::Forbidden);
             }
-            Presented::Anonymous => {
+            Presented::None => {
                 request.context.event.actor = Actor::anybody();
                 if request.context.foreign_host {
                     return Err(FOREIGN_HOST);

@@ -76,17 +76,17 @@ pub(super) struct StreamContext {
 }
 
 /// A stream, shared by the connection that polls it and its supervisor.
-struct EventStream<V> {
+struct EventStream<E> {
     /// `None` once the stream has ended.
-    open: Option<Open<V>>,
+    open: Option<Open<E>>,
     /// Sent before anything else: the first event, or what the supervisor appended.
     pending: Vec<u8>,
 }
 
-struct Open<V> {
+struct Open<E> {
     context: StreamContext,
     subscription: Subscription,
-    encoder: V,
+    encoder: E,
     audit: StreamAuditGuard,
     /// When the next comment and the next check are due, regardless of events sent in between.
     next_check: Instant,
@@ -95,10 +95,10 @@ struct Open<V> {
 }
 
 /// The bytes of a stream, `first` before everything else.
-pub(super) fn events<V: StreamEncoder>(
+pub(super) fn events<E: StreamEncoder>(
     context: StreamContext,
     subscription: Subscription,
-    encoder: V,
+    encoder: E,
     first: Vec<u8>,
     mut audit: StreamAuditGuard,
 ) -> Pin<Box<dyn Stream<Item = Bytes> + Send>> {
@@ -118,7 +118,7 @@ pub(super) fn events<V: StreamEncoder>(
 }
 
 /// Checks a stream that its connection does not poll because the peer reads nothing. A polled stream checks itself.
-async fn supervise<V: StreamEncoder>(stream: Weak<Mutex<EventStream<V>>>, every: Duration) {
+async fn supervise<E: StreamEncoder>(stream: Weak<Mutex<EventStream<E>>>, every: Duration) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -133,7 +133,7 @@ async fn supervise<V: StreamEncoder>(stream: Weak<Mutex<EventStream<V>>>, every:
     }
 }
 
-impl<V: StreamEncoder> EventStream<V> {
+impl<E: StreamEncoder> EventStream<E> {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if !self.pending.is_empty() {
@@ -173,7 +173,7 @@ impl<V: StreamEncoder> EventStream<V> {
     }
 }
 
-impl<V: StreamEncoder> Open<V> {
+impl<E: StreamEncoder> Open<E> {
     /// Waits for a change or a deadline. Deadlines come first: a busy stream never waits.
     async fn wait(&self) {
         tokio::select! {

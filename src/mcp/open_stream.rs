@@ -41,7 +41,7 @@ impl Endpoint {
         let stream = self.stream_context(request, caller, None)?;
         let view = self.catalog.view(caller).await?;
         let honored = filter.clone().honored(&self.catalog, caller, &view).await?;
-        let subscription = self.read(caller, None).await?;
+        let subscription = self.subscribe(caller, None).await?;
         // The interests are listed first, so that no change is missed. Older changes are not notified, so every replica
         // must already answer with them.
         let since = self.feed.acknowledged_head(caller.agent).await?;
@@ -70,7 +70,7 @@ impl Endpoint {
         // is never sealed as one of a newer.
         let timeline = self.feed.timeline_id().ok_or(Fault::StorageUnavailable)?;
         let (ids, labels) = (EventIds::new(&self.seal, session.uid, timeline), caller.labels().digest());
-        let subscription = self.read(caller, Some(Scope::from(session.uid))).await?;
+        let subscription = self.subscribe(caller, Some(Scope::from(session.uid))).await?;
         let start = match Start::read(&ids, &session, labels, last) {
             // Mostly this replica has seen the position, and the head need not be read.
             Start::Resumed(watermark)
@@ -121,7 +121,7 @@ impl Endpoint {
     }
 
     /// Opens a subscription to the caller's agent, which is rechecked when access to the agent or the session changes.
-    async fn read(&self, caller: &Caller, session: Option<Scope>) -> Result<Subscription, Fault> {
+    async fn subscribe(&self, caller: &Caller, session: Option<Scope>) -> Result<Subscription, Fault> {
         let own = caller.grant.as_ref().map(|grant| Scope::from(grant.credential.tenant));
         let agents = Scope::from(caller.tenant);
         let mut watched = vec![agents];

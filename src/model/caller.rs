@@ -125,7 +125,7 @@ impl Credential {
 pub enum Payer {
     /// A tenant, for itself and for callers with its credentials.
     Tenant(TenantId),
-    /// All other callers of a tenant's public agents: anonymous, or with credentials of other tenants.
+    /// The anonymous callers of a tenant's public agents: without a credential, or with one of another tenant.
     ForeignCallers(TenantId),
     /// The callers of a [network](ClientAddress::network) whose tenant is not known yet.
     Address(ClientAddress),

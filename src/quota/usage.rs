@@ -35,7 +35,7 @@ pub struct UsageOptions {
     pub retain: Duration,
     /// How long calls are admitted on credit while the database is unreachable.
     pub stale: Duration,
-    /// The quota of foreign callers in addition to each quota, in percent of it.
+    /// The quota of anonymous callers in addition to each quota, in percent of it.
     pub strangers_percent: u16,
     /// The maximum number of tenants whose quotas are metered.
     pub metered_tenants: usize,
@@ -60,7 +60,7 @@ pub struct QuotaSubject<'a> {
     pub tenant: TenantId,
     /// The limits of both.
     pub limits: &'a AccessLimits,
-    /// Whether the caller has a credential of the agent or its tenant. The usage of foreign callers of a public agent is
+    /// Whether the caller has a credential of the agent or its tenant. The usage of anonymous callers of a public agent is
     /// counted separately, against quotas of their own.
     pub own: bool,
 }
@@ -187,7 +187,7 @@ impl UsageBook {
     }
 }
 
-/// The UUID under which the quotas of all foreign callers of an agent or a tenant are stored.
+/// The UUID under which the quotas of all anonymous callers of an agent or a tenant are stored.
 fn foreign_callers_of(uid: Uuid) -> Uuid {
     let digest = Sha256::new().chain_update(b"strangers").chain_update(uid.as_bytes()).finalize();
     let mut bytes = [0; 16];

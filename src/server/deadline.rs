@@ -50,7 +50,7 @@ struct State {
     http2: bool,
     /// Nothing was read yet.
     unused: bool,
-    /// When the head began, or the connection was last active; `None` for now, until the deadline is read. Between two
+    /// When the head began, or the connection was last active; `None` means the present time, until the deadline is read. Between two
     /// reads of the deadline a connection never waits, so the clock is read once for all activity.
     since: Option<Instant>,
 }
@@ -139,7 +139,7 @@ pub(super) struct InFlight(Arc<ConnectionDeadline>);
 impl InFlight {
     /// Keeps the request in flight until the body of its response was sent.
     pub(super) fn until_sent(self, response: Response<Body>) -> Response<InFlightBody> {
-        response.map(|body| InFlightBody { body, _under_way: self })
+        response.map(|body| InFlightBody { body, _in_flight: self })
     }
 }
 
@@ -153,7 +153,7 @@ impl Drop for InFlight {
 #[derive(Debug)]
 pub(super) struct InFlightBody {
     body: Body,
-    _under_way: InFlight,
+    _in_flight: InFlight,
 }
 
 impl HttpBody for InFlightBody {

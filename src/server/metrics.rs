@@ -105,7 +105,7 @@ impl Metrics {
     fn admit(&self, scraper: &Scraper<'_>) -> Result<(), Fault> {
         let (presented, fault) = match credential::read(scraper.headers, &self.operators) {
             Ok(Presented::Operator(_)) => return Ok(()),
-            Ok(Presented::Anonymous) => (false, Fault::Unauthenticated),
+            Ok(Presented::None) => (false, Fault::Unauthenticated),
             Ok(_) => (true, Fault::Unauthenticated),
             Err(fault) => (true, fault),
         };

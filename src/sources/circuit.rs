@@ -16,12 +16,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(super) struct Circuit {
     failures: u32,
-    /// Until when nothing is fetched. Moved on by the fetch that tries again, so that it is alone until it ends.
+    /// The time before which nothing is fetched. The fetch that tries again postpones it, so that it is alone until it ends.
     closed_at: Option<Instant>,
-    /// Whether that is what the source asked for: fetches that began before end it no sooner, also if they succeed.
-    is_asked_for: bool,
-    /// Whether a fetch tries again.
-    is_tried: bool,
+    /// Whether the source asked for that by `Retry-After`: fetches that began before end it no sooner, also if they succeed.
+    is_by_retry_after: bool,
+    /// Whether a fetch tries again (half open).
+    is_half_open: bool,
 }
 
 impl Circuit {
@@ -32,7 +32,7 @@ impl Circuit {
             Some(at) if now < at => false,
             Some(_) => {
                 self.closed_at = Some(now + LONGEST_PAUSE);
-                self.is_tried = true;
+                self.is_half_open = true;
                 true
             }
         }
@@ -45,7 +45,7 @@ impl Circuit {
 
     /// Records that the source answered.
     pub(super) fn succeed(&mut self) {
-        if self.is_asked_for && !self.is_tried {
+        if self.is_by_retry_after && !self.is_half_open {
             self.failures = 0;
         } else {
             *self = Self::default();
@@ -60,11 +60,11 @@ impl Circuit {
         let asked = retry_after.filter(|asked| !asked.is_zero());
         let until = own.max(asked).map(|pause| now + pause.min(LONGEST_PAUSE));
         // What the fetch that tried again found counts alone.
-        if std::mem::take(&mut self.is_tried) {
-            (self.closed_at, self.is_asked_for) = (until, asked.is_some());
+        if std::mem::take(&mut self.is_half_open) {
+            (self.closed_at, self.is_by_retry_after) = (until, asked.is_some());
         } else {
             self.closed_at = self.closed_at.max(until);
-            self.is_asked_for |= asked.is_some();
+            self.is_by_retry_after |= asked.is_some();
         }
         self.closed_at.is_some()
     }

@@ -41,7 +41,7 @@ pub use polled::Polled;
 /// The maximum number of reads of a tenant that wait for fetches.
 const MOST_WAITING: usize = 4_096;
 
-/// Why content from outside is not had.
+/// Why content from outside could not be obtained.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Missed {
     /// The source has no such content.

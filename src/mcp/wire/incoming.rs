@@ -126,7 +126,7 @@ impl<'a> Incoming<'a> {
         match self {
             Self::Message(
                 Message::Request(Request { params, .. }) | Message::Notification { params, .. },
-            ) => params.declare_version(),
+            ) => params.declares_version(),
             _ => false,
         }
     }
@@ -166,7 +166,7 @@ pub fn message(text: &str) -> Result<Message<'_>, Rejected<'_>> {
     if walk(text, &mut envelope, &mut nested).is_err() {
         return Err(unwalkable(text));
     }
-    let declares_version = params.declare_version();
+    let declares_version = params.declares_version();
     classify(&envelope, params).map_err(|fault| Rejected { fault, id: id_of(&envelope), declares_version })
 }
 

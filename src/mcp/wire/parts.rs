@@ -83,7 +83,7 @@ impl<'a> Params<'a> {
     }
 
     /// Whether `_meta` names a protocol version, of any type.
-    pub fn declare_version(&self) -> bool {
+    pub fn declares_version(&self) -> bool {
         self.meta.has(META_PROTOCOL_VERSION)
     }
 

@@ -46,9 +46,9 @@ impl Drop for WorkPermit<'_> {
 
 /// Counts a call in flight of a key, until dropped.
 #[derive(Debug)]
-pub struct UnderWay(Arc<Limiter>);
+pub struct CallInFlight(Arc<Limiter>);
 
-impl Drop for UnderWay {
+impl Drop for CallInFlight {
     fn drop(&mut self) {
         self.0.leave();
     }
@@ -173,10 +173,10 @@ impl<C: Clock + Clone> Limits<C> {
     ///
     /// # Errors
     /// [`Fault::Unavailable`] if there are too many.
-    pub fn admit_call(&self, credential: &Credential) -> Result<UnderWay, Fault> {
+    pub fn admit_call(&self, credential: &Credential) -> Result<CallInFlight, Fault> {
         let (_, key) = self.key_of(credential);
         self.enter(Some(&key), self.options.concurrent_per_key)?;
-        Ok(UnderWay(key))
+        Ok(CallInFlight(key))
     }
 
     /// Charges a call to its key, then to the tenant of the key. Returns the status of the limiter with the fewest

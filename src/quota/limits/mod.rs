@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
 
-pub use self::admission::{Admission, UnderWay, WorkPermit};
+pub use self::admission::{Admission, CallInFlight, WorkPermit};
 pub use self::status::{RateLimitStatus, retry_after, write_refusal};
 use self::table::{Left, Limiter, Refused, Table};
 use self::uploads::Uploads;
@@ -35,7 +35,7 @@ use crate::model::limits::Rate;
 pub struct LimitOptions {
     /// The rate of one key.
     pub key: Option<Rate>,
-    /// The rate of one agent, and of all foreign callers of a public one.
+    /// The rate of one agent, and of all anonymous callers of a public one.
     pub agent: Option<Rate>,
     /// The rate of one tenant.
     pub tenant: Option<Rate>,
@@ -60,7 +60,7 @@ pub struct LimitOptions {
 enum Holder {
     Key(KeyId),
     Agent(AgentId),
-    /// All foreign callers of a public agent.
+    /// All anonymous callers of a public agent.
     ForeignCallers(AgentId),
     Tenant(TenantId),
     /// The requests to the hooks of a tenant.
@@ -70,7 +70,7 @@ enum Holder {
 /// The subjects that a request is charged to, in addition to its address.
 #[derive(Debug, Clone, Copy)]
 pub struct RateLimitSubject<'a> {
-    /// The credential; `None` for an anonymous caller of a public agent.
+    /// The credential; `None` without one.
     pub credential: Option<&'a Credential>,
     /// The agent's tenant.
     pub tenant: TenantId,

@@ -64,7 +64,7 @@ pub fn write_refusal(fault: &Fault, headers: &mut HeaderMap) {
     }
 }
 
-/// `Retry-After`: whole seconds, rounded up, so that no retry is too early.
+/// When to retry after a refusal (`Retry-After`): whole seconds, rounded up, so that no retry is too early.
 pub fn retry_after(wait: Duration) -> HeaderValue {
     HeaderValue::from(seconds(wait))
 }

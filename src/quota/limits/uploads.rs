@@ -36,7 +36,7 @@ impl BodyPace {
 pub struct UploadOptions {
     /// Bytes of all bodies of the process.
     pub total: u64,
-    /// Bytes of one tenant, and of all foreign callers of one public agent together.
+    /// Bytes of one tenant, and of all anonymous callers of one public agent together.
     pub per_tenant: u64,
     /// Bytes of one key, and of one address without a key.
     pub per_key: u64,
@@ -50,7 +50,7 @@ pub(super) enum Uploader {
     Key(KeyId),
     Address(ClientAddress),
     Tenant(TenantId),
-    /// All foreign callers of a public agent.
+    /// All anonymous callers of a public agent.
     ForeignCallers(AgentId),
 }
 
