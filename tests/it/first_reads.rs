@@ -34,7 +34,7 @@ async fn recorded_with(database: &Database, warm: usize) -> (Proxy, Replica) {
 }
 
 /// The statements since the last call that are not of background tasks: the audit log, usage, sweeps, the purge of what was
-/// deleted, mounts, leases, the pruning of changes and keys that expire soon. Snapshots begin with an isolation level.
+/// deleted, mounts, leases, the pruning of changes, issued keys and keys that expire soon. Snapshots begin with an isolation level.
 fn statements(proxy: &Proxy) -> Vec<String> {
     let background = [
         "audit",
@@ -42,12 +42,16 @@ fn statements(proxy: &Proxy) -> Vec<String> {
         "last_used_at =",
         "pg_snapshot_xmin",
         "set_config",
+        "set plan_cache_mode",
         "skip locked",
         "deleted_at <",
         "found.requested",
         "leases",
         "pg_try_advisory_xact_lock",
         "with ahead",
+        // The hashes of issued keys.
+        "select hash from api_keys",
+        "changed.hash",
         "delete from changes",
         "expires_at <= $2",
     ];
