@@ -14,7 +14,7 @@ use crate::http::intake::SharedContext;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem::AdminFault;
 use crate::identity::grant::PresentedCredential;
-use crate::model::fault::Fault;
+use crate::model::fault::{Fault, Outcome};
 
 impl FromRequestParts<Arc<Admin>> for Authority {
     type Rejection = AdminFault;
@@ -22,7 +22,7 @@ impl FromRequestParts<Arc<Admin>> for Authority {
     async fn from_request_parts(parts: &mut Parts, admin: &Arc<Admin>) -> Result<Self, AdminFault> {
         let call = SharedContext::of(&parts.extensions)?;
         let holder = identify(parts, admin, call).await;
-        if let Err(Fault::Unauthenticated | Fault::ConflictingCredentials) = &holder {
+        if holder.as_ref().is_err_and(|fault| fault.outcome() == Outcome::Unauthenticated) {
             admin.authenticator.charge_failure(call.client)?;
         }
         let authority = Authority::new(holder?, call);
@@ -64,7 +64,7 @@ pub(super) async fn check_host(State(admin): App, request: Request, next: Next) 
     if SharedContext::of(&parts.extensions).is_ok_and(|call| call.with(|context| context.foreign_host)) {
         match Authority::from_request_parts(&mut parts, &admin).await {
             Ok(_) => {}
-            Err(AdminFault(Fault::Unauthenticated | Fault::ConflictingCredentials)) => {
+            Err(AdminFault(fault)) if fault.outcome() == Outcome::Unauthenticated => {
                 return AdminFault(FOREIGN_HOST).into_response();
             }
             Err(fault) => return fault.into_response(),

@@ -29,7 +29,7 @@ use crate::http::recorder::RequestRecorder;
 use crate::identity::Identity;
 use crate::identity::grant::{Caller, PresentedCredential};
 use crate::model::audit::event::Actor;
-use crate::model::fault::Fault;
+use crate::model::fault::{Fault, Outcome};
 use crate::model::method::{self as mcp, Era};
 use crate::model::session::{Session, SessionId};
 use crate::quota::limits::{Admission, Limits, WorkPermit};
@@ -297,11 +297,13 @@ impl Endpoint {
         request.admitted.clone()?;
         self.recorder.audit().admit()?;
         let admitted = traced("access", Kind::Internal, pin!(self.identify(request))).await;
-        if let Err(Fault::Unauthenticated | Fault::ConflictingCredentials | Fault::Forbidden) = &admitted {
+        if let Err(fault) = &admitted
+            && (fault.outcome() == Outcome::Unauthenticated || *fault == Fault::Forbidden)
+        {
             self.authenticator.charge_failure(request.client())?;
         }
         match admitted {
-            Err(Fault::Unauthenticated | Fault::ConflictingCredentials) if request.context.foreign_host => {
+            Err(fault) if request.context.foreign_host && fault.outcome() == Outcome::Unauthenticated => {
                 Err(FOREIGN_HOST)
             }
             admitted => admitted.inspect(|caller| request.admitted(caller)),

@@ -50,7 +50,7 @@ struct State {
     http2: bool,
     /// Nothing was read yet.
     unused: bool,
-    /// When the head began, or the connection was last active; `None` means the present time, until the deadline is read. Between two
+    /// When the head began, or the connection was last active; `None` means now, until the deadline is read. Between two
     /// reads of the deadline a connection never waits, so the clock is read once for all activity.
     since: Option<Instant>,
 }
