@@ -8,7 +8,10 @@ use std::path::Path;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 
+use crate::support::app::Builder;
 use crate::support::cluster::database;
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 /// Fills each table that has a row or more for each agent with rows whose values differ: constraints on them are dropped.
 const FILL: &str = "
@@ -91,7 +94,7 @@ fn costly(plan: &Value, found: &mut Vec<String>) {
 #[tokio::test]
 async fn statements_planned_without_values_read_few_rows() {
     let database = database().await;
-    crate::support::app::Builder::new(&database).start().await;
+    Builder::new(&database).start().await;
     let mut connection = PgConnection::connect_with(&database.options).await.unwrap();
     connection.execute(FILL).await.unwrap();
     let mut found = BTreeMap::new();
@@ -120,4 +123,21 @@ async fn statements_planned_without_values_read_few_rows() {
     }
     assert_eq!(found, BTreeMap::new());
     assert_eq!(unused, [""; 0], "no statement has these words any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pooled_connections_plan_once_except_batches() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let _replica = Builder::new(&database).store(|store| store.connect = proxy.options.clone()).start().await;
+    let mut statements = Vec::new();
+    let at = |statements: &[String], words: &str| statements.iter().position(|text| text.contains(words));
+    eventually("the issued keys are read", async || {
+        statements.extend(proxy.statements.take());
+        at(&statements, "select hash from api_keys").is_some()
+    })
+    .await;
+    assert!(at(&statements, "set plan_cache_mode = force_generic_plan").is_some(), "{statements:#?}");
+    let begun = at(&statements, "begin; set local plan_cache_mode = force_custom_plan");
+    assert!(begun.is_some() && begun < at(&statements, "select hash from api_keys"), "{statements:#?}");
 }
