@@ -94,7 +94,6 @@ fn costly(plan: &Value, found: &mut Vec<String>) {
 #[tokio::test]
 async fn statements_planned_without_values_read_few_rows() {
     let database = database().await;
-    Builder::new(&database).start().await;
     let mut connection = PgConnection::connect_with(&database.options).await.unwrap();
     connection.execute(FILL).await.unwrap();
     let mut found = BTreeMap::new();
