@@ -15,7 +15,7 @@ use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::store::notify::{FeedMessage, NotifySender};
 
-/// Wait before acknowledgements are read; doubled each time until all are there, up to [`LAST_READ`].
+/// Wait before acknowledgements of others are read; doubled each time until all are there, up to [`LAST_READ`].
 const FIRST_READ: Duration = Duration::from_millis(1);
 const LAST_READ: Duration = Duration::from_millis(16);
 
@@ -45,7 +45,9 @@ impl Feed {
                 }
                 () = self.replicas.collect.notified() => {
                     schedule.wait = FIRST_READ;
-                    schedule.read = Some(Instant::now() + FIRST_READ);
+                    // There is nothing to wait for, only to learn whether another replica has started.
+                    let wait = if self.replicas.is_alone() { Duration::ZERO } else { FIRST_READ };
+                    schedule.read = Some(Instant::now() + wait);
                     continue;
                 }
                 () = schedule.due() => {}
@@ -149,6 +151,8 @@ impl Schedule {
     /// Waits until the notifier has to act.
     async fn due(&self) {
         match self.send.into_iter().chain(self.read).min() {
+            // A timer is up to a millisecond late.
+            Some(at) if at <= Instant::now() => {}
             Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
         }

@@ -82,6 +82,11 @@ impl Replicas {
         self.state.lock().followed.get(&scope).is_some_and(|followed| followed.until > now)
     }
 
+    /// Whether no other replica was registered when acknowledgements were last read.
+    pub(super) fn is_alone(&self) -> bool {
+        self.state.lock().is_alone()
+    }
+
     /// Records a request of this replica to acknowledge a revision.
     pub(super) fn record_own_request(
         &self,

@@ -153,6 +153,12 @@ impl State {
         SPREAD.saturating_mul(replicas).min(MAX_SPREAD) * u32::from(self.share) / u32::from(u8::MAX)
     }
 
+    /// Whether no other replica was registered when the listeners were last read.
+    pub(super) fn is_alone(&self) -> bool {
+        let (me, _) = self.listening.unzip();
+        self.listeners.keys().all(|listener| Some(*listener) == me)
+    }
+
     /// Forgets requests of this replica that are acknowledged, or older than `longest`. Returns whether acknowledgements
     /// of others can be read.
     pub(super) fn is_collecting(&mut self, longest: Duration, now: Instant) -> bool {
@@ -199,8 +205,12 @@ impl State {
         }
         // A replica does not trust a connection that has shown no other probe for longer than a lease: the last one that
         // was answered had been sent before it was first seen here.
-        let trusted = self.listeners.values().filter(|seen| now.duration_since(seen.since) <= lease);
-        let number = |seen: &Seen| seen.state.and_then(|state| self.number(state.acknowledged?)).unwrap_or(0);
-        trusted.map(|seen| number(seen).max(seen.registered_after)).min()
+        let trusted = self.listeners.iter().filter(|(_, seen)| now.duration_since(seen.since) <= lease);
+        let number = |id: ListenerId, seen: &Seen| {
+            let shown = seen.state.and_then(|state| self.number(state.acknowledged?)).unwrap_or(0);
+            // What this replica had received when it read what others show, whether it shows that yet or not.
+            if id == me { shown.max(self.read_after) } else { shown }
+        };
+        trusted.map(|(id, seen)| number(*id, seen).max(seen.registered_after)).min()
     }
 }

@@ -113,6 +113,26 @@ fn replica_that_registers_after_a_request_need_not_acknowledge_it() {
     assert_eq!(replicas.evaluate(&shown, 2, now).0, None, "it was registered before this one");
 }
 
+#[test]
+fn own_receipt_counts_before_it_is_shown_unless_it_came_during_the_read() {
+    let replicas = replicas();
+    let start = Instant::now();
+    let now = start + Duration::from_secs(1);
+    replicas.start_listening(ME, start);
+    assert!(replicas.is_alone());
+    request(&replicas, 1, now);
+    let received = replicas.collecting(LEASE, now).unwrap();
+    request(&replicas, 2, now);
+    replicas.evaluate(&[shows(ME, 0, 1)], received, now);
+    let done = |number| replicas.state.lock().is_acknowledged(RequestId(number));
+    assert!(done(1));
+    assert!(!done(2), "another replica may have registered between");
+    let received = replicas.collecting(LEASE, now).unwrap();
+    replicas.evaluate(&[shows(ME, 0, 2), shows(OTHER, 0, 1)], received, now);
+    assert!(!done(2), "another replica has not acknowledged it");
+    assert!(!replicas.is_alone());
+}
+
 #[tokio::test]
 async fn acknowledged_revision_needs_no_request_and_a_newer_one_does() {
     let replicas = replicas();
