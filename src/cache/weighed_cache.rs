@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use foldhash::fast::SeedableRandomState;
-use hashbrown::HashTable;
+use hashbrown::{Equivalent, HashTable};
 use parking_lot::RwLock;
 
 use super::memory_budget::{CacheCounters, CacheStats, Candidate, Charge, Evict, MemoryBudget};
@@ -95,11 +95,11 @@ where
         allocated(size_of::<Entry<K, V>>()) + in_table::<Slot<K, V>>()
     }
 
-    /// The value of a key. Counts as a use.
-    pub fn get(&self, key: &K) -> Option<V> {
+    /// The value of a key, which may be in a borrowed form with the same hash. Counts as a use.
+    pub fn get<Q: Hash + Equivalent<K>>(&self, key: &Q) -> Option<V> {
         let (hash, shard) = self.shard_of(key);
         let entries = shard.entries.read();
-        let Some(Slot { entry, .. }) = entries.find(hash, |slot| slot.entry.key == *key) else {
+        let Some(Slot { entry, .. }) = entries.find(hash, |slot| key.equivalent(&slot.entry.key)) else {
             shard.misses.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -240,7 +240,7 @@ where
         })
     }
 
-    fn shard_of(&self, key: &K) -> (u64, &Shard<K, V>) {
+    fn shard_of(&self, key: &impl Hash) -> (u64, &Shard<K, V>) {
         let hash = self.hasher.hash_one(key);
         // Not the bits by which the table of a shard finds its buckets.
         (hash, &self.shards[(hash >> 40) as usize % SHARDS])

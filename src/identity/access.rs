@@ -1,17 +1,18 @@
 //! The access decision: from a credential and a slug to a caller. A refusal does not disclose whether the agent exists.
 //!
-//! A connection remembers its last decision ([`AccessMemo`]), since nearly all of its requests have the same key and agent. The
-//! decision is repeated while nothing has changed that it may rest on ([`access_version`](crate::cache::ScopeMap::access_version)).
+//! The last decision on a key at an agent is cached. It is repeated while nothing has changed that it may rest on
+//! ([`access_version`](crate::cache::ScopeMap::access_version)).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use hashbrown::Equivalent;
 use time::OffsetDateTime;
 
 use super::Identity;
 use super::grant::{Caller, CredentialProof, Grant, PresentedCredential, TenantAccess, credential_of};
 use crate::model::agent::{Access, AgentAccess};
+use crate::model::allocated::{allocated, behind_arc};
 use crate::model::caller::{Credential, KeyScope, Payer};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -185,41 +186,37 @@ impl Identity {
     }
 }
 
-/// The last access decision of a connection.
-#[derive(Debug, Default)]
-pub struct AccessMemo(Mutex<Option<AccessDecision>>);
-
-/// A decision that admits a key to an agent.
-#[derive(Debug)]
-struct AccessDecision {
+/// A key, presented to the endpoint of an agent.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct AccessSubject {
     key: KeyHash,
     slug: Box<str>,
+}
+
+/// A borrowed [`AccessSubject`].
+#[derive(Debug, Hash)]
+struct Presented<'a> {
+    key: KeyHash,
+    slug: &'a str,
+}
+
+impl Equivalent<AccessSubject> for Presented<'_> {
+    fn equivalent(&self, subject: &AccessSubject) -> bool {
+        self.key == subject.key && *self.slug == *subject.slug
+    }
+}
+
+/// A decision that admits a key to an agent.
+#[derive(Debug, Clone)]
+pub(super) struct AccessDecision {
     /// The version of everything that decides about access: the decision holds while it is the same.
     version: u64,
     caller: Arc<Caller>,
 }
 
-impl AccessMemo {
-    /// Whether the decision is about this key and agent, whether it still holds or not.
-    fn is_about(&self, key: KeyHash, slug: &str) -> bool {
-        self.0.lock().as_ref().is_some_and(|known| known.key == key && *known.slug == *slug)
-    }
-
-    fn get(&self, key: KeyHash, slug: &str, version: u64) -> Option<Arc<Caller>> {
-        let known = self.0.lock();
-        let known = known.as_ref().filter(|known| known.version == version)?;
-        (known.key == key && *known.slug == *slug).then(|| Arc::clone(&known.caller))
-    }
-
-    fn keep(&self, decision: AccessDecision) {
-        *self.0.lock() = Some(decision);
-    }
-}
-
 impl Identity {
-    /// The caller that a key makes at the endpoint of the agent `slug`, decided as the connection remembers or from facts in
-    /// memory; `None` if facts must be loaded, or the key is refused: then [`identify`](Self::identify) and
-    /// [`admit`](Self::admit) decide.
+    /// The caller that a key makes at the endpoint of the agent `slug`, as decided last or from facts in memory; `None` if facts
+    /// must be loaded, or the key is refused: then [`identify`](Self::identify) and [`admit`](Self::admit) decide.
     ///
     /// # Errors
     /// [`Fault::Unauthenticated`] for a key that is expired or not valid from this address;
@@ -228,21 +225,19 @@ impl Identity {
         &self,
         (key, slug): (KeyHash, &str),
         client: ClientAddress,
-        memo: &AccessMemo,
     ) -> Result<Option<Arc<Caller>>, Fault> {
-        if !memo.is_about(key, slug) && !self.memory.key_tenants.contains(&key) {
+        let last = self.memory.decisions.get(&Presented { key, slug });
+        if last.is_none() && !self.memory.key_tenants.contains(&key) {
             return Ok(None);
         }
         self.loader.confirm().await?;
         // Read before the facts: a change meanwhile makes the decision void.
         let version = self.scopes.access_version();
-        let caller = match memo.get(key, slug, version) {
-            Some(caller) => caller,
+        let caller = match last.filter(|last| last.version == version) {
+            Some(last) => last.caller,
             None => match self.caller_in_memory(key, slug).map(Arc::new) {
                 Some(caller) => {
-                    let decision =
-                        AccessDecision { key, slug: slug.into(), version, caller: Arc::clone(&caller) };
-                    memo.keep(decision);
+                    self.keep_decision((key, slug), AccessDecision { version, caller: Arc::clone(&caller) });
                     caller
                 }
                 None => return Ok(None),
@@ -252,6 +247,12 @@ impl Identity {
             self.check_use(grant, client)?;
         }
         Ok(Some(caller))
+    }
+
+    fn keep_decision(&self, (key, slug): (KeyHash, &str), decision: AccessDecision) {
+        let tenant = decision.caller.credential().map(|credential| credential.tenant);
+        let heap = allocated(slug.len()) + behind_arc(size_of::<Caller>());
+        self.memory.decisions.insert(AccessSubject { key, slug: slug.into() }, decision, tenant, heap);
     }
 
     /// The caller, if all facts that the decision rests on are in memory and current. A fact that may be about to change is

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::access::{AccessDecision, AccessSubject};
 use super::grant::{Grant, TenantAccess};
 use super::issued_keys::IssuedKeys;
 use crate::cache::{Cell, CellMap, CellSet, Invalidate, MemoryBudget, ScopeCell, WeighedCache};
@@ -34,6 +35,8 @@ pub struct IdentityMemory {
     pub(super) unknown_keys: Arc<WeighedCache<KeyHash, ()>>,
     pub(super) issued: IssuedKeys,
     pub(super) tokens: Arc<WeighedCache<TokenHash, KnownToken>>,
+    /// The last decisions, whether they still hold or not.
+    pub(super) decisions: Arc<WeighedCache<AccessSubject, AccessDecision>>,
 }
 
 impl IdentityMemory {
@@ -46,6 +49,7 @@ impl IdentityMemory {
             unknown_keys: WeighedCache::new(budget, "unknown_keys", |()| false),
             issued: IssuedKeys::new(budget.pin("issued_keys")),
             tokens: WeighedCache::new(budget, "tokens", |_| false),
+            decisions: WeighedCache::new(budget, "decisions", |_| false),
         }
     }
 
@@ -89,6 +93,7 @@ impl CellSet for IdentityMemory {
         self.unknown_keys.clear();
         self.issued.reload();
         self.tokens.clear();
+        self.decisions.clear();
     }
 }
 

@@ -23,7 +23,6 @@ pub mod tokens;
 
 use std::sync::Arc;
 
-pub use self::access::AccessMemo;
 use self::key_activity::KeyActivity;
 pub use self::limits::IdentityLimits;
 use self::look_up_limit::LookUpLimit;

@@ -327,7 +327,7 @@ impl Endpoint {
             }
             Presented::Key(key) => {
                 let asked = (key.hash(), request.agent);
-                let known = identity.admit_from_memory(asked, request.client(), request.memo).await?;
+                let known = identity.admit_from_memory(asked, request.client()).await?;
                 if let Some(caller) = known {
                     request.context.identified(caller.grant.as_deref(), || identity.now());
                     return Ok(caller);

@@ -19,7 +19,6 @@ use crate::catalog::read::SourceUse;
 use crate::config::Costs;
 use crate::http::context::{BatchMessage, HiddenCheck, MethodLabel, RequestContext};
 use crate::http::refusals::Refusals;
-use crate::identity::AccessMemo;
 use crate::identity::grant::Caller;
 use crate::model::audit::event::{ClientName, named, subject};
 use crate::model::client_address::ClientAddress;
@@ -43,8 +42,6 @@ pub struct McpRequest<'a> {
     pub(super) headers: McpHeaders<'a>,
     /// The decision of the checks before the endpoint.
     pub admitted: Result<(), Fault>,
-    /// The access decision that the connection remembers.
-    pub memo: &'a AccessMemo,
     /// Permits of the requests that are worked on.
     pub permits: &'a Semaphore,
     /// The permit of this one.
@@ -97,7 +94,7 @@ impl<'a> McpRequest<'a> {
     /// A request that arrives.
     pub fn new(
         (agent, parts, request_id): (&'a str, &'a Parts, &HeaderValue),
-        (client, memo): (ClientAddress, &'a AccessMemo),
+        client: ClientAddress,
         (permits, refusals): (&'a Semaphore, &'a Refusals),
     ) -> Self {
         let counted = Some((MethodLabel::Other, Era::Legacy));
@@ -112,7 +109,6 @@ impl<'a> McpRequest<'a> {
             parts,
             headers,
             admitted: Ok(()),
-            memo,
             permits,
             work: WorkPlace::default(),
             refusals,

@@ -21,7 +21,6 @@ use super::deadline::{ConnectionDeadline, Timeouts, TrackedStream};
 use super::gateway_slot::GatewaySlot;
 use super::routes::Surface;
 use crate::config::Settings;
-use crate::identity::AccessMemo;
 
 /// The number of headers that hyper parses on the stack; any other limit allocates.
 const DEFAULT_HEADERS: usize = 100;
@@ -88,13 +87,6 @@ impl ConnectionOptions {
     }
 }
 
-/// What the requests of a connection share.
-struct Connection {
-    gateway: Arc<GatewaySlot>,
-    peer: IpAddr,
-    memo: AccessMemo,
-}
-
 /// Serves the requests of a connection until it is closed: by the client, at its deadline, or after `stop` once the
 /// requests in flight are answered.
 pub(super) async fn serve<S>(
@@ -107,16 +99,15 @@ pub(super) async fn serve<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let deadline = ConnectionDeadline::new(options.timeouts);
-    let connection = Arc::new(Connection { gateway: Arc::clone(gateway), peer, memo: AccessMemo::default() });
+    let gateway = Arc::clone(gateway);
     let requests = Arc::clone(&deadline);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (connection, in_flight) = (Arc::clone(&connection), requests.begin());
+        let (gateway, in_flight) = (Arc::clone(&gateway), requests.begin());
         // Boxed: a connection reserves space for this future for as long as it is open, which an idle connection and an
         // open stream do not need.
         let (parts, body) = request.into_parts();
         Box::pin(async move {
-            let Connection { gateway, peer, memo } = &*connection;
-            let response = gateway.answer((&parts, body), (*peer, memo), surface).await;
+            let response = gateway.answer((&parts, body), peer, surface).await;
             Ok::<_, Infallible>(in_flight.until_sent(response))
         })
     });

@@ -30,7 +30,6 @@ use crate::http::client_address::TrustedProxies;
 use crate::http::context::TRACEPARENT;
 use crate::http::origin::{self, Cors, RequestSource};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
-use crate::identity::AccessMemo;
 use crate::telemetry::span::RequestSpan;
 use crate::telemetry::trace;
 
@@ -69,7 +68,7 @@ impl Gateway {
     pub(super) async fn answer(
         &self,
         (parts, body): (&Parts, Incoming),
-        (peer, memo): (IpAddr, &AccessMemo),
+        peer: IpAddr,
         surface: Surface,
     ) -> Response<Body> {
         // The id of the request, and the span of its log events.
@@ -101,7 +100,7 @@ impl Gateway {
                         Target::Ready => {
                             break 'answered health::ready(&parts.method, &self.catalog.readiness());
                         }
-                        Target::Mcp => Exchange::Mcp(McpCall::new(arrival, memo, body)),
+                        Target::Mcp => Exchange::Mcp(McpCall::new(arrival, body)),
                         Target::Admin => Exchange::Admin(Box::new(AdminCall::new(arrival, body))),
                         Target::Document(document) => {
                             Exchange::Document(Box::new(DocumentRequest::new(document, body)))

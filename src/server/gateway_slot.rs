@@ -17,7 +17,6 @@ use super::health;
 use super::routes::{Surface, Target, target};
 use crate::http::body::{self, Body};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
-use crate::identity::AccessMemo;
 use crate::mcp::reply;
 use crate::model::fault::Fault;
 
@@ -59,13 +58,13 @@ impl GatewaySlot {
     pub(super) async fn answer(
         &self,
         (parts, body): (&Parts, Incoming),
-        connection: (IpAddr, &AccessMemo),
+        peer: IpAddr,
         surface: Surface,
     ) -> Response<Body> {
         let draining = self.draining.load(Ordering::Relaxed);
         let unready = draining && parts.uri.path() == "/readyz";
         let mut response = match self.gateway.get() {
-            Some(gateway) if !unready => gateway.answer((parts, body), connection, surface).await,
+            Some(gateway) if !unready => gateway.answer((parts, body), peer, surface).await,
             _ => Box::pin(self.answer_without_gateway(parts, body, surface, unready)).await,
         };
         if draining && parts.version < Version::HTTP_2 {

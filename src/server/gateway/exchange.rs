@@ -14,7 +14,6 @@ use crate::http::context::announce_expiry;
 use crate::http::metadata::Protected;
 use crate::http::origin::{ADMIN_CORS, Cors, MCP_CORS, RequestSource};
 use crate::http::request_trace::Answered;
-use crate::identity::AccessMemo;
 use crate::mcp::reply;
 use crate::mcp::request::McpRequest;
 use crate::model::fault::{Fault, Outcome};
@@ -148,12 +147,12 @@ pub(super) struct McpCall<'a> {
 }
 
 impl<'a> McpCall<'a> {
-    pub(super) fn new(arrival: Arrival<'a>, memo: &'a AccessMemo, body: Incoming) -> Self {
+    pub(super) fn new(arrival: Arrival<'a>, body: Incoming) -> Self {
         let Arrival { surfaces, parts, id, client, .. } = arrival;
         let agent = mcp_agent(parts.uri.path()).unwrap_or_default();
         span::record_agent(agent);
         let shared = (&*surfaces.permits, &surfaces.refusals);
-        Self { request: McpRequest::new((agent, parts, id), (client, memo), shared), body }
+        Self { request: McpRequest::new((agent, parts, id), client, shared), body }
     }
 
     pub(super) fn admit(&mut self, arrival: Arrival<'_>, source: Result<&RequestSource, &Fault>) {
