@@ -221,7 +221,7 @@ impl Loader {
         self.feed.confirm().await.is_err() && self.trusts_memory()
     }
 
-    /// Whether the database has been unreachable for less than [`LoadOptions::stale`].
+    /// Whether the feed is proven, or the last successful sweep is younger than [`LoadOptions::stale`].
     fn trusts_memory(&self) -> bool {
         self.feed.unproven_for() < self.options.stale
     }
