@@ -16,7 +16,7 @@ use crate::svg::{Axis, Chart, Line, Scale};
 /// How often the metrics are read: no multiple of the time that events wait for each other.
 const INTERVAL: Duration = Duration::from_millis(23);
 /// The age that unwritten events may have, in milliseconds.
-const MOST_MS: f64 = 50.0;
+const MAX_MS: f64 = 50.0;
 const MIB: f64 = 1_048_576.0;
 
 /// The results of one rate.
@@ -79,7 +79,7 @@ impl Lag {
         if self.lost > 0 {
             return Err(Error::EventsLost(self.lost));
         }
-        if oldest > MOST_MS { Err(Error::EventsLate(oldest, MOST_MS)) } else { Ok(()) }
+        if oldest > MAX_MS { Err(Error::EventsLate(oldest, MAX_MS)) } else { Ok(()) }
     }
 
     /// The value that `per_mille` of a thousand samples do not exceed.

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use crate::error::{Error, excerpt};
 use crate::process;
 
-/// The timeout of one of PostgreSQL's programs.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// The timeout of one of PostgreSQL's programs: millions of rows take minutes.
+const PATIENCE: Duration = Duration::from_mins(30);
 const CONNECTIONS: u16 = 1000;
 
 /// A running server.

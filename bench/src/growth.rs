@@ -75,7 +75,7 @@ pub(crate) async fn run(options: &Growth) -> Result<(), Error> {
         let most = options.active.iter().max().copied().unwrap_or_default();
         let agents = options.agents.max(most + options.cold);
         let groups = [
-            Group { prefix: "growth", agents, resources: RESOURCES, keys: most + options.cold, bytes: BYTES },
+            Group { prefix: "growth", agents, resources: RESOURCES, keys: agents, bytes: BYTES },
             Group { prefix: "small", agents: 1, resources: PAGE, keys: 1, bytes: BYTES },
             Group { prefix: "large", agents: 1, resources: options.large, keys: 1, bytes: BYTES },
         ];

@@ -36,7 +36,7 @@ const NOTIFIED: Duration = Duration::from_secs(1);
 /// How much CPU time a list page may take, as a multiple of the same page of inline resources.
 const WANTED: f64 = 1.1;
 /// The timeout of a step.
-const MOST: Duration = Duration::from_mins(5);
+const MAX_WAIT: Duration = Duration::from_mins(5);
 const POLL: Duration = Duration::from_millis(10);
 /// The pause after a start until background work has ended, and between two changes of a file.
 const SETTLES: Duration = Duration::from_secs(3);
@@ -204,7 +204,7 @@ struct Restart {
 
 impl Tree {
     fn late() -> Error {
-        Error::TimedOut { server: "waggle", seconds: MOST.as_secs() }
+        Error::TimedOut { server: "waggle", seconds: MAX_WAIT.as_secs() }
     }
 
     /// Registers the mount; returns the time until all of its files are listed.
@@ -220,7 +220,7 @@ impl Tree {
             if mount["state"] == "ready" && mount["entries"] == self.files {
                 return Ok(began.elapsed());
             }
-            if began.elapsed() > MOST || matches!(mount["state"].as_str(), Some("failed" | "degraded")) {
+            if began.elapsed() > MAX_WAIT || matches!(mount["state"].as_str(), Some("failed" | "degraded")) {
                 let (expected, body) = ("a mount that is ready", mount.to_string());
                 return Err(Error::Unexpected { server: "waggle", case: "the mount", expected, body });
             }
@@ -246,7 +246,7 @@ impl Tree {
             sleep(BETWEEN_CHANGES).await;
             let began = Instant::now();
             self.change(number)?;
-            timeout(MOST, stream.updated()).await.map_err(|_| Self::late())??;
+            timeout(MAX_WAIT, stream.updated()).await.map_err(|_| Self::late())??;
             times.record(began.elapsed());
         }
         Ok(times)
@@ -255,7 +255,7 @@ impl Tree {
     /// Subscribes to a file. What a new watch fetches first counts as a change, which is received here.
     async fn watch(&self, number: usize) -> Result<Stream, Error> {
         let mut stream = Stream::open(self.port, &uri(number)).await?;
-        timeout(MOST, stream.updated()).await.map_err(|_| Self::late())??;
+        timeout(MAX_WAIT, stream.updated()).await.map_err(|_| Self::late())??;
         Ok(stream)
     }
 
@@ -324,7 +324,7 @@ impl Tree {
         if let Some(stream) = stream {
             sleep(BETWEEN_CHANGES).await;
             self.change(0)?;
-            return timeout(MOST, stream.updated()).await.map_err(|_| Self::late())?;
+            return timeout(MAX_WAIT, stream.updated()).await.map_err(|_| Self::late())?;
         }
         let text = format!("{TEXT}{:?}\n", std::time::SystemTime::now());
         let body = json!({ "name": "00.md", "mimeType": "text/markdown", "contents": [{ "text": text }] });
@@ -365,7 +365,7 @@ impl Tree {
             if found.is_some_and(|found| found["size"] == length) {
                 return Ok(Restart { first, rescanned: began.elapsed(), lists });
             }
-            if began.elapsed() > MOST {
+            if began.elapsed() > MAX_WAIT {
                 return Err(Self::late());
             }
             sleep(POLL).await;

@@ -16,7 +16,7 @@ use crate::model::audit::chain::Digest;
 /// How long after a read an equal one counts as repeated.
 const REPEATS_WITHIN: Duration = Duration::from_mins(1);
 /// How many reads are remembered; further ones have a row each.
-const MOST: usize = 1_024;
+const MAX_READS: usize = 1_024;
 
 /// The audit log as its readers use it.
 #[derive(Debug)]
@@ -58,10 +58,10 @@ impl RecentReads {
             *last = now;
             return true;
         }
-        if recent.len() >= MOST {
+        if recent.len() >= MAX_READS {
             recent.retain(|_, last| now.duration_since(*last) < REPEATS_WITHIN);
         }
-        if recent.len() < MOST {
+        if recent.len() < MAX_READS {
             recent.insert(read, now);
         }
         false
@@ -74,7 +74,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{MOST, REPEATS_WITHIN, RecentReads};
+    use super::{MAX_READS, REPEATS_WITHIN, RecentReads};
     use crate::model::audit::chain::Digest;
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn read_that_finds_no_room_repeats_nothing() {
         let (reads, start) = (RecentReads::default(), Instant::now());
-        for number in 0..MOST {
+        for number in 0..MAX_READS {
             assert!(!reads.repeats(Digest::of(&number.to_be_bytes()), start));
         }
         let late = Digest::of(b"late");

@@ -28,7 +28,7 @@ use crate::model::ids::{AgentRef, HookId, ResourceUri, Slug};
 use crate::sources::Delivery;
 
 /// The maximum size of a request to a hook.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// A new hook: of resources, or of a mount.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -184,6 +184,6 @@ async fn receive(State(app): App, _: Visit, Segment(id): Segment, request: Reque
 async fn verify(app: &Admin, client: ClientAddress, id: &str, request: Request) -> Result<Delivery, Fault> {
     app.authenticator.admit_unverified(client)?;
     let signed = app.connections.signature(request.headers())?;
-    let body = bytes(request, MOST_BYTES).await?;
+    let body = bytes(request, MAX_BYTES).await?;
     app.connections.verify(id, signed, &body, Payer::from(client)).await
 }

@@ -54,10 +54,10 @@ impl LimitBounds {
         if quotas.into_iter().flatten().any(|most| i64::try_from(most).is_err()) {
             return Err(Fault::invalid_params("limits: a quota is too large"));
         }
-        if limits.strangers_percent.is_some_and(|percent| percent > UseLimits::MOST_STRANGERS_PERCENT) {
+        if limits.strangers_percent.is_some_and(|percent| percent > UseLimits::MAX_STRANGERS_PERCENT) {
             return Err(Fault::invalid_params(format!(
                 "limits: strangersPercent is more than {}",
-                UseLimits::MOST_STRANGERS_PERCENT
+                UseLimits::MAX_STRANGERS_PERCENT
             )));
         }
         Ok(limits)
@@ -65,8 +65,8 @@ impl LimitBounds {
 
     /// Validates that no request exceeds the burst.
     fn check(&self, limit: RateLimit, default: Option<Rate>) -> Result<(), Fault> {
-        if [limit.per_second, limit.burst].into_iter().flatten().any(|units| units > Rate::MOST) {
-            return Err(Fault::invalid_params(format!("limits: at most {} units", Rate::MOST)));
+        if [limit.per_second, limit.burst].into_iter().flatten().any(|units| units > Rate::MAX) {
+            return Err(Fault::invalid_params(format!("limits: at most {} units", Rate::MAX)));
         }
         let rate = limit.over(default);
         if limit.burst == Some(0) || rate.is_some_and(|rate| rate.burst.get() < self.dearest) {

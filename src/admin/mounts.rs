@@ -25,7 +25,7 @@ use crate::model::label::{Label, Labels};
 use crate::model::mount::{Ages, Mount, MountPlace, MountState, MountStatus, NewMount};
 
 /// The body limit of a mount: every member at its maximum length, every character escaped.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// A mount as sent.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -126,7 +126,7 @@ impl Form for Mount {
     type View = MountView;
 
     fn most_bytes(_: ContentLimits) -> usize {
-        MOST_BYTES
+        MAX_BYTES
     }
 
     fn sent_key(input: &MountInput) -> Option<&str> {

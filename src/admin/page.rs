@@ -7,8 +7,8 @@ use uuid::Uuid;
 use crate::http::cursor::CursorSeal;
 use crate::model::fault::Fault;
 
-const DEFAULT: i64 = 100;
-const MOST: i64 = 500;
+const DEFAULT_LIMIT: i64 = 100;
+const MAX_LIMIT: i64 = 500;
 
 /// The parameters of a page.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize, IntoParams)]
@@ -35,8 +35,8 @@ impl PageParams {
         list: &'static str,
         uid: Uuid,
     ) -> Result<Page<'a>, Fault> {
-        let limit = self.limit.unwrap_or(DEFAULT);
-        if !(1..=MOST).contains(&limit) {
+        let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
+        if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(Fault::invalid_params("limit must be 1 to 500"));
         }
         let after = self.cursor.as_deref().map(|cursor| seal.open(list, uid, cursor)).transpose()?;

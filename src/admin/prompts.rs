@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::definition::checks::{self, Description, MOST_RAW, Name, check_text};
+use super::definition::checks::{self, Description, MAX_RAW, Name, check_text};
 use super::definition::completions::CompletionsInput;
 use super::definition::form::{ContentLimits, Form, content};
 use super::definition::message;
@@ -28,11 +28,11 @@ use crate::model::message::PromptMessage;
 use crate::model::prompt::{Argument, NewPrompt, Prompt, PromptDefinition, PromptName};
 
 /// The maximum number of arguments of a prompt.
-const MOST_ARGUMENTS: usize = 100;
+const MAX_ARGUMENTS: usize = 100;
 /// The maximum size of the arguments as JSON, together.
-const MOST_ARGUMENT_BYTES: usize = 256 * 1024;
+const MAX_ARGUMENT_BYTES: usize = 256 * 1024;
 /// The maximum number of messages of a prompt.
-const MOST_MESSAGES: usize = 100;
+const MAX_MESSAGES: usize = 100;
 
 /// A prompt as sent.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -75,8 +75,8 @@ struct ArgumentInput {
 }
 
 fn checked_arguments(sent: Vec<Object<ArgumentInput>>) -> Result<Vec<Argument>, Fault> {
-    if sent.len() > MOST_ARGUMENTS {
-        return Err(Fault::invalid_params(format!("arguments: at most {MOST_ARGUMENTS}")));
+    if sent.len() > MAX_ARGUMENTS {
+        return Err(Fault::invalid_params(format!("arguments: at most {MAX_ARGUMENTS}")));
     }
     let mut arguments = Vec::with_capacity(sent.len());
     let (mut names, mut completion_bytes) = (BTreeSet::new(), 0);
@@ -94,12 +94,12 @@ fn checked_arguments(sent: Vec<Object<ArgumentInput>>) -> Result<Vec<Argument>, 
         let checked = argument.completions.check(known(), "an argument of the prompt");
         checked.map_err(|fault| fault.within(format_args!("arguments[{index}].completions")))?;
     }
-    if completion_bytes > MOST_RAW {
-        let wrong = format!("arguments: all completions together exceed {MOST_RAW} bytes");
+    if completion_bytes > MAX_RAW {
+        let wrong = format!("arguments: all completions together exceed {MAX_RAW} bytes");
         return Err(Fault::invalid_params(wrong));
     }
-    if json(&arguments)?.len() > MOST_ARGUMENT_BYTES {
-        return Err(Fault::invalid_params(format!("arguments exceed {MOST_ARGUMENT_BYTES} bytes")));
+    if json(&arguments)?.len() > MAX_ARGUMENT_BYTES {
+        return Err(Fault::invalid_params(format!("arguments exceed {MAX_ARGUMENT_BYTES} bytes")));
     }
     Ok(arguments)
 }
@@ -177,8 +177,8 @@ impl Form for Prompt {
             meta: checks::meta("_meta", input.meta)?,
         };
         let arguments = checked_arguments(input.arguments.unwrap_or_default())?;
-        if !(1..=MOST_MESSAGES).contains(&input.messages.len()) {
-            return Err(Fault::invalid_params(format!("messages: expected 1 to {MOST_MESSAGES}")));
+        if !(1..=MAX_MESSAGES).contains(&input.messages.len()) {
+            return Err(Fault::invalid_params(format!("messages: expected 1 to {MAX_MESSAGES}")));
         }
         let messages = input.messages.into_iter().enumerate();
         let messages = messages.map(|(index, Object(message))| message::checked(message, index));

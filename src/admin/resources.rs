@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::definition::checks::{
-    self, DefinitionInput, Description, MOST_RAW, MimeText, Name, checked_mime, decoded,
+    self, DefinitionInput, Description, MAX_RAW, MimeText, Name, checked_mime, decoded,
 };
 use super::definition::form::{ContentLimits, Form, content};
 use super::definition::routes::routes_by_query;
@@ -35,7 +35,7 @@ use crate::model::place::{SourcePlace, SourceText};
 use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
 
 /// The maximum number of contents of a resource.
-const MOST_PARTS: usize = 1_000;
+const MAX_PARTS: usize = 1_000;
 
 /// A resource as sent.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -184,7 +184,7 @@ impl Form for Resource {
             return Err(Fault::invalid_params("source has variables, which only templates have"));
         }
         let contents = input.contents.unwrap_or_default();
-        if contents.len() > MOST_PARTS {
+        if contents.len() > MAX_PARTS {
             return Err(Fault::invalid_params("contents: at most 1000"));
         }
         let definition = DefinitionInput {
@@ -204,8 +204,8 @@ impl Form for Resource {
         }
         // They are in memory with the definition, unlike the contents.
         let metas = parts.iter().filter_map(|new| raw_text(new.part.meta.as_deref()));
-        if metas.map(str::len).sum::<usize>() > MOST_RAW {
-            let wrong = format!("contents: all _meta together exceed {MOST_RAW} bytes");
+        if metas.map(str::len).sum::<usize>() > MAX_RAW {
+            let wrong = format!("contents: all _meta together exceed {MAX_RAW} bytes");
             return Err(Fault::invalid_params(wrong));
         }
         Ok(NewResource { uri, definition, labels: input.labels.unwrap_or_default(), parts, source })

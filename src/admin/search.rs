@@ -9,7 +9,7 @@ use super::definitions::CatalogCall;
 use super::extract::Params;
 use super::openapi::Problems;
 use super::services::Answer;
-use crate::catalog::search::{DEFAULT_RESULTS, Found, MOST_RESULTS, SearchRequest, SearchedKind};
+use crate::catalog::search::{DEFAULT_RESULTS, Found, MAX_RESULTS, SearchRequest, SearchedKind};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::label::CallerLabels;
@@ -74,8 +74,8 @@ pub(super) async fn search(
 ) -> Answer<impl IntoResponse> {
     let agent = call.agent().await?;
     let limit = params.limit.unwrap_or(DEFAULT_RESULTS);
-    if !(1..=MOST_RESULTS).contains(&limit) {
-        return Err(Fault::invalid_params(format!("limit must be 1 to {MOST_RESULTS}")).into());
+    if !(1..=MAX_RESULTS).contains(&limit) {
+        return Err(Fault::invalid_params(format!("limit must be 1 to {MAX_RESULTS}")).into());
     }
     let request = SearchRequest::parse("q", &params.q)?.of_kind(params.kind).limited(limit);
     let (payer, everything) = (Payer::Tenant(agent.tenant), CallerLabels::Everything);

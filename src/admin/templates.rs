@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use uri_template::UriTemplate;
 use utoipa::ToSchema;
 
-use super::definition::checks::{self, DefinitionInput, Description, MOST_RAW, MimeText, Name, check_text};
+use super::definition::checks::{self, DefinitionInput, Description, MAX_RAW, MimeText, Name, check_text};
 use super::definition::completions::CompletionsInput;
 use super::definition::form::{ContentLimits, Form, content};
 use super::definition::routes::routes_by_query;
@@ -28,7 +28,7 @@ use crate::model::resource::Definition;
 use crate::model::template::{self, NewTemplate, ResourceTemplate};
 
 /// The body limit of a template: every member at its maximum length, every character escaped.
-const MOST_BYTES: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// A resource template as sent.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -81,7 +81,7 @@ fn checked_completions(
 ) -> Result<Completions, Fault> {
     let Some(raw) = sent.filter(|raw| raw.get() != "null") else { return Ok(Completions::new()) };
     let value =
-        json::check(&raw, MOST_RAW).map_err(|error| Fault::invalid_params(format!("completions {error}")))?;
+        json::check(&raw, MAX_RAW).map_err(|error| Fault::invalid_params(format!("completions {error}")))?;
     let read = serde_path_to_error::deserialize::<_, BTreeMap<String, CompletionsInput>>(value);
     let read = read.map_err(|found| {
         let path = found.path().to_string();
@@ -133,7 +133,7 @@ impl Form for ResourceTemplate {
     type View = TemplateView;
 
     fn most_bytes(_: ContentLimits) -> usize {
-        MOST_BYTES
+        MAX_BYTES
     }
 
     fn sent_key(input: &TemplateInput) -> Option<&str> {

@@ -22,7 +22,7 @@ const MAIN: &str = "server.listen";
 /// The oldest supported version of PostgreSQL.
 const OLDEST_POSTGRES: i32 = 140_000;
 /// The tolerated difference between the clocks, in seconds.
-const MOST_SKEW: f64 = 1.0;
+const MAX_SKEW: f64 = 1.0;
 /// The age in seconds from which an open transaction delays vacuum noticeably.
 const LONG_TRANSACTION: f64 = 300.0;
 /// The age in milliseconds from which a notification is slow.
@@ -30,12 +30,12 @@ const SLOW_NOTIFICATION: u128 = 100;
 /// The days before its expiry at which a certificate is reported.
 const EXPIRES_SOON: i64 = 21;
 /// The seconds since the change feed was last proven current from which it is not.
-const MOST_LAG: f64 = 1.0;
+const MAX_LAG: f64 = 1.0;
 /// Bytes of the answers of a gateway to `/readyz` and to `/metrics`: more than they have.
-const MOST_READINESS: usize = 4 << 10;
-const MOST_METRICS: usize = 8 << 20;
+const MAX_READINESS: usize = 4 << 10;
+const MAX_METRICS: usize = 8 << 20;
 /// The share of the server's connections in use from which replicas may fail to connect, in percent.
-const MOST_CONNECTIONS: i32 = 80;
+const MAX_CONNECTIONS: i32 = 80;
 
 /// The body of `/readyz`.
 #[derive(Default, Deserialize)]
@@ -92,7 +92,7 @@ async fn check_gateway(found: &mut Diagnosis, settings: &Settings, in_use: &[Use
         return false;
     }
     let ready =
-        get_up_to(MOST_READINESS, &format!("{}/readyz", local_url(&settings.server, listen)), true).await;
+        get_up_to(MAX_READINESS, &format!("{}/readyz", local_url(&settings.server, listen)), true).await;
     match ready {
         Ok((status, body)) => {
             const REASONS: &str = "docs/troubleshooting.md says what each reason means";
@@ -143,7 +143,7 @@ fn check_addresses(found: &mut Diagnosis, in_use: &[UsedAddress], at: DiagnosedA
 async fn check_feed(found: &mut Diagnosis, settings: &Settings) {
     let listen = settings.admin.listen.unwrap_or(settings.server.listen);
     let url = format!("{}/metrics", local_url(&settings.server, listen));
-    let Ok((200, metrics)) = get_up_to(MOST_METRICS, &url, true).await else { return };
+    let Ok((200, metrics)) = get_up_to(MAX_METRICS, &url, true).await else { return };
     let metrics = String::from_utf8_lossy(&metrics);
     let mut lag = metrics.lines().filter_map(|line| line.strip_prefix("waggle_feed_unproven_seconds "));
     let Some(lag) = lag.next().and_then(|seconds| seconds.trim().parse::<f64>().ok()) else { return };
@@ -153,7 +153,7 @@ async fn check_feed(found: &mut Diagnosis, settings: &Settings) {
         "not proven current since the start".to_owned()
     };
     let remedy = "each answer waits for a sweep of the database; its log says why LISTEN or sweeps fail";
-    found.judge("change feed", lag > MOST_LAG, message, remedy);
+    found.judge("change feed", lag > MAX_LAG, message, remedy);
 }
 
 fn check_certificate(found: &mut Diagnosis, settings: &Settings) {
@@ -224,18 +224,13 @@ fn check_facts(found: &mut Diagnosis, facts: &DatabaseFacts, running: bool) {
     found.judge("database role", facts.is_superuser, format!("{role}, {superuser}"), remedy);
     let skew = (OffsetDateTime::now_utc() - facts.now).as_seconds_f64();
     let remedy = "synchronize the clocks: expiries are compared with the gateway's";
-    found.judge(
-        "database clock",
-        skew.abs() > MOST_SKEW,
-        format!("{skew:+.3} s from this machine's"),
-        remedy,
-    );
+    found.judge("database clock", skew.abs() > MAX_SKEW, format!("{skew:+.3} s from this machine's"), remedy);
     // That each is ready is checked with the settings of each.
     let replicas = facts.replicas;
     let message = format!("{replicas} listening for changes");
     let remedy = "the running gateway uses another database, or its log says why it does not listen";
     found.judge("database replicas", running && replicas == 0, message, remedy);
-    let many = connections.saturating_mul(100) > max_connections.saturating_mul(MOST_CONNECTIONS);
+    let many = connections.saturating_mul(100) > max_connections.saturating_mul(MAX_CONNECTIONS);
     let message = format!("{connections} of {max_connections} in use");
     found.judge(
         "database connections",

@@ -31,7 +31,7 @@ pub enum Durability {
 const AGGREGATION_POLL: Duration = Duration::from_millis(500);
 
 /// The maximum number of answers whose events are made afterwards; further answers wait for theirs.
-const MOST_LATER: usize = 64;
+const MAX_LATER: usize = 64;
 
 const FULL: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
 
@@ -120,7 +120,7 @@ impl AuditRecorder {
         self: &Arc<Self>,
         events: impl FnOnce() -> Vec<Event> + Send + 'static,
     ) -> Result<(), Fault> {
-        if self.is_waited_for() || self.later.len() >= MOST_LATER {
+        if self.is_waited_for() || self.later.len() >= MAX_LATER {
             let made = self.later.spawn_blocking(events).await;
             return self.record_all(&made.map_err(|error| Fault::Internal(error.to_string()))?).await;
         }

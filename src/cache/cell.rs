@@ -20,12 +20,12 @@ use crate::store::changes::ScopeChanges;
 use crate::store::{Store, StoreError};
 
 /// The maximum number of changes to catch up with; a cell further behind drops all facts instead.
-const MOST_CHANGES: usize = 1_000;
+const MAX_CHANGES: usize = 1_000;
 
 /// How long a commit whose response was lost may still take effect: longer than the database keeps a transaction idle.
 const DOUBT: Duration = Duration::from_mins(1);
 /// The maximum number of changes in doubt; above it all facts of the scope are in doubt.
-const MOST_DOUBTS: usize = 1_000;
+const MAX_DOUBTS: usize = 1_000;
 
 /// Facts about a scope, which changes invalidate.
 pub trait Invalidate: Default + Send + Sync + 'static {
@@ -203,14 +203,14 @@ impl<H: Invalidate> Cell<H> {
         let _one_at_a_time = self.catching_up.lock().await;
         let timeline = self.timeline();
         let Some(applied) = self.behind() else { return Ok(()) };
-        let read = store.changes_after(self.scope, applied, MOST_CHANGES + 1).await?;
+        let read = store.changes_after(self.scope, applied, MAX_CHANGES + 1).await?;
         self.change(|state| {
             if state.timeline != timeline {
                 return;
             }
             let revision = match read {
                 Some(ScopeChanges { head, changes, .. })
-                    if head.floor <= applied && changes.len() <= MOST_CHANGES =>
+                    if head.floor <= applied && changes.len() <= MAX_CHANGES =>
                 {
                     for (change, _) in &changes {
                         state.facts.invalidate(change);
@@ -246,7 +246,7 @@ impl<H: Invalidate> ScopeCell for Cell<H> {
         let until = Instant::now() + DOUBT;
         self.change(|state| {
             state.doubts.extend(changes.into_iter().map(|change| (until, change)));
-            if state.doubts.len() > MOST_DOUBTS {
+            if state.doubts.len() > MAX_DOUBTS {
                 let change =
                     Change { revision: Revision(0), kind: ChangeKind::Unknown, subject: String::new() };
                 state.doubts = vec![(until, change)];

@@ -23,13 +23,13 @@ use crate::model::ids::TenantId;
 pub const PROTECTED: Duration = Duration::from_mins(5);
 
 /// An entry of more than this part of the budget is served and not cached.
-const MOST_OF_BUDGET: usize = 4;
+const MAX_OF_BUDGET: usize = 4;
 /// What is never evicted should take no more than this part.
-const MOST_PINNED: usize = 2;
+const MAX_PINNED: usize = 2;
 /// Of this many entries the one that was used longest ago is evicted.
 const SAMPLES: usize = 8;
 /// Entries that one insertion looks at to make room: less than a few milliseconds.
-const MOST_ATTEMPTS: usize = 8_192;
+const MAX_ATTEMPTS: usize = 8_192;
 /// Tenants without anything in memory whose accounts are retained.
 const SPARE_ACCOUNTS: usize = 1_024;
 
@@ -177,7 +177,7 @@ impl MemoryBudget {
 
     /// The most bytes of one entry.
     pub fn most_of_one(&self) -> usize {
-        self.limit / MOST_OF_BUDGET
+        self.limit / MAX_OF_BUDGET
     }
 
     /// The state of each cache that evicts.
@@ -229,7 +229,7 @@ impl MemoryBudget {
         }
         self.tick();
         let caches = self.live();
-        let mut attempts = MOST_ATTEMPTS;
+        let mut attempts = MAX_ATTEMPTS;
         while self.used() > allowed {
             let Some((cache, candidate)) = self.oldest(&caches, &mut attempts) else { return false };
             cache.evict(&candidate);
@@ -370,7 +370,7 @@ impl Charge {
     /// The most bytes that may be charged at once: of one entry, or of what is never evicted.
     pub fn most(&self) -> usize {
         let Account { budget, is_pinned, .. } = &*self.account;
-        if *is_pinned { budget.limit / MOST_PINNED } else { budget.most_of_one() }
+        if *is_pinned { budget.limit / MAX_PINNED } else { budget.most_of_one() }
     }
 
     /// Changes the bytes, and evicts others for them.

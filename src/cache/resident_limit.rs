@@ -15,7 +15,7 @@ const RECOVERY: usize = 8;
 /// allocator retains.
 const BESIDES: usize = 32 << 20;
 /// The most that is withheld. Memory that is not the caches', such as that of streams, must not empty them.
-const MOST_WITHHELD: usize = 64 << 20;
+const MAX_WITHHELD: usize = 64 << 20;
 
 /// Resident memory of the process in bytes, if it is known.
 pub(super) type ReadResident = Box<dyn Fn() -> Option<usize> + Send + Sync>;
@@ -42,7 +42,7 @@ impl ResidentLimit {
             budget,
             most: budget.saturating_add(budget / 8).saturating_add(BESIDES),
             step: (budget / READS).max(1),
-            most_withheld: (budget / 2).min(MOST_WITHHELD),
+            most_withheld: (budget / 2).min(MAX_WITHHELD),
             inserted: AtomicUsize::new(0),
             read_at: AtomicUsize::new(0),
             withheld: AtomicUsize::new(0),

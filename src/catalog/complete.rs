@@ -27,13 +27,13 @@ use crate::model::template::ResourceTemplate;
 use crate::sources::{Missed, Wanted};
 
 /// The maximum number of values in an answer (server/utilities/completion).
-const MOST_VALUES: usize = 100;
+const MAX_VALUES: usize = 100;
 /// For how long the values of a source are answered without asking it again, unless the definition says.
 const TTL: Duration = Duration::from_secs(5);
 /// The maximum number of values of a source that are considered, and the maximum length of each in bytes; others are not
 /// offered.
-const MOST_CONSIDERED: usize = 10_000;
-const MOST_BYTES: usize = 1_024;
+const MAX_CONSIDERED: usize = 10_000;
+const MAX_BYTES: usize = 1_024;
 
 /// The error of content that has no values.
 const BAD_CONTENT: Fault = Fault::SourceFailed("bad_content");
@@ -193,14 +193,14 @@ fn offered(content: &Content) -> Result<Vec<String>, Fault> {
         Ok(Offered(values)) => Ok(values),
         Err(_) if is_json => Err(BAD_CONTENT),
         Err(_) => {
-            let lines = text.lines().filter(|line| fits(line)).take(MOST_CONSIDERED);
+            let lines = text.lines().filter(|line| fits(line)).take(MAX_CONSIDERED);
             Ok(lines.map(str::to_owned).collect())
         }
     }
 }
 
 fn fits(value: &str) -> bool {
-    (1..=MOST_BYTES).contains(&value.len())
+    (1..=MAX_BYTES).contains(&value.len())
 }
 
 /// The values of a JSON list that are considered: of others, of which there may be millions, nothing is kept.
@@ -224,7 +224,7 @@ impl<'de> Visitor<'de> for Considered {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
         let mut values = Vec::new();
         while let Some(value) = list.next_element::<String>()? {
-            if values.len() < MOST_CONSIDERED && fits(&value) {
+            if values.len() < MAX_CONSIDERED && fits(&value) {
                 values.push(value);
             }
         }
@@ -244,7 +244,7 @@ fn best(offered: &[String], typed: &str) -> Completion {
         }
     }
     let total = with_prefix.len() + containing.len();
-    let values = with_prefix.into_iter().chain(containing).take(MOST_VALUES).cloned().collect();
+    let values = with_prefix.into_iter().chain(containing).take(MAX_VALUES).cloned().collect();
     Completion { values, total }
 }
 

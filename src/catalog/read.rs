@@ -33,7 +33,7 @@ pub trait SourceUse: Send + Sync {
 }
 
 /// The number of attempts to read contents, which may be purged between reading a definition and reading its bytes.
-const MOST_LOOKS: usize = 3;
+const MAX_LOOKS: usize = 3;
 
 impl Catalog {
     /// What the caller sees of its agent, at the newest revision known.
@@ -134,7 +134,7 @@ impl Catalog {
         mut answering: Answering,
         source_use: &dyn SourceUse,
     ) -> Result<Contents, Fault> {
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_LOOKS {
             if answering.is_sourced() {
                 // Of an erased type: reads are deep enough without it for the compiler.
                 let fetched = self.fetch(caller, uri, &answering, source_use).boxed().await?;
@@ -204,17 +204,17 @@ impl Catalog {
 }
 
 /// The maximum number of comparisons of URIs with templates for one request: a few hundred milliseconds at worst.
-pub(super) const MOST_COMPARISONS: usize = 250_000;
+pub(super) const MAX_COMPARISONS: usize = 250_000;
 /// The maximum number of comparisons on the async thread: about a millisecond at worst.
 pub(super) const LIGHT_COMPARISONS: usize = 1_000;
 
 /// Retains the URIs that can be read.
 fn answered(view: &View, mut uris: Vec<ResourceUri>) -> Result<Vec<ResourceUri>, Fault> {
-    let mut left = MOST_COMPARISONS;
+    let mut left = MAX_COMPARISONS;
     for uri in &uris {
         left = left.checked_sub(view.comparisons(uri)).ok_or_else(|| {
             Fault::invalid_params(format!(
-                "the URIs and the agent's resource templates take more than {MOST_COMPARISONS} comparisons; \
+                "the URIs and the agent's resource templates take more than {MAX_COMPARISONS} comparisons; \
                  name fewer URIs"
             ))
         })?;

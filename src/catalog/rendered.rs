@@ -22,7 +22,7 @@ use crate::model::prompt::Prompt;
 use crate::model::resource::PartKind;
 
 /// How often purged contents are looked up again in a newer snapshot.
-const MOST_LOOKS: usize = 3;
+const MAX_LOOKS: usize = 3;
 
 impl Catalog {
     /// Renders a template for a URI that it matches; `None` if its body is purged already.
@@ -65,7 +65,7 @@ impl Catalog {
         arguments: &BTreeMap<String, String>,
         source_use: &dyn SourceUse,
     ) -> Result<Messages, Fault> {
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_LOOKS {
             let Some(prompt) = view.get::<Prompt>(name).cloned() else {
                 return Err(Fault::unknown_prompt(name));
             };

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use self::agent_index::AgentIndex;
 use self::build::Builder;
 pub use self::document::SearchedKind;
-pub use self::request::{DEFAULT_RESULTS, MOST_RESULTS, SearchRequest};
+pub use self::request::{DEFAULT_RESULTS, MAX_RESULTS, SearchRequest};
 pub(super) use self::searches::Searches;
 pub use self::shown::Found;
 use super::Catalog;

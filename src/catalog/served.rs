@@ -7,7 +7,7 @@ use uri_template::UriTemplate;
 
 use super::Catalog;
 use super::prefix_index::PrefixIndex;
-use super::read::{LIGHT_COMPARISONS, MOST_COMPARISONS};
+use super::read::{LIGHT_COMPARISONS, MAX_COMPARISONS};
 use super::snapshot::AgentSnapshot;
 use super::snapshot::view::View;
 use crate::model::audience::Audience;
@@ -21,9 +21,9 @@ use crate::model::template::ResourceTemplate;
 use crate::model::variant::Variant;
 
 /// The maximum number of changed templates; above it all URIs count as changed.
-const MOST_TEMPLATES: usize = 1_000;
+const MAX_TEMPLATES: usize = 1_000;
 /// The maximum number of groups of callers; to callers beyond, all URIs count as changed.
-const MOST_GROUPS: usize = 16;
+const MAX_GROUPS: usize = 16;
 
 /// A template that changed, and how.
 struct Changed {
@@ -90,7 +90,7 @@ impl Catalog {
     }
 }
 
-/// The callers whom one of the changes concerns in at most [`MOST_GROUPS`] groups, and those beyond.
+/// The callers whom one of the changes concerns in at most [`MAX_GROUPS`] groups, and those beyond.
 fn grouped(
     snapshot: &Arc<AgentSnapshot>,
     changes: &[(Change, Audience)],
@@ -106,7 +106,7 @@ fn grouped(
         let view = View::new(Arc::clone(snapshot), || caller.clone());
         let labels = view.labels();
         let same = |group: &&mut Group| group.concerning == concerning && group.labels == labels;
-        let full = groups.len() == MOST_GROUPS;
+        let full = groups.len() == MAX_GROUPS;
         match groups.iter_mut().find(same) {
             Some(group) => {
                 group.callers.insert(caller.clone());
@@ -132,7 +132,7 @@ fn answered_anew(
         changes.into_iter().partition(|change| change.kind == ChangeKind::MountServed);
     let templates = by_template(&changes)?;
     let index = PrefixIndex::new(templates.iter().map(|changed| changed.template.literal_prefix()));
-    let mut left = MOST_COMPARISONS;
+    let mut left = MAX_COMPARISONS;
     let mut found = Vec::new();
     for change in &of_content {
         let Some(variant) = variant(change) else { continue };
@@ -185,7 +185,7 @@ fn by_template(changes: &[Change]) -> Option<Vec<Changed>> {
     let mut by_text: BTreeMap<&str, Vec<(Revision, ChangeKind)>> = BTreeMap::new();
     for change in changes {
         by_text.entry(&change.subject).or_default().push((change.revision, change.kind));
-        if by_text.len() > MOST_TEMPLATES {
+        if by_text.len() > MAX_TEMPLATES {
             return None;
         }
     }

@@ -34,10 +34,10 @@ use crate::store::mounts::StoredEntry;
 use crate::store::{Store, StoreError};
 
 /// The maximum number of changes to patch; a snapshot further behind is loaded again.
-const MOST_CHANGES: usize = 10_000;
+const MAX_CHANGES: usize = 10_000;
 /// The maximum number of loads for one caller while the agent keeps changing; the last one is answered, since it is
 /// newer than the call.
-const MOST_LOADS: usize = 4;
+const MAX_LOADS: usize = 4;
 
 /// The definitions of an agent at one revision.
 #[derive(Debug)]
@@ -180,7 +180,7 @@ impl AgentCell {
         if let Some(fresh) = self.fresh() {
             return Ok(Some(fresh));
         }
-        for _ in 1..MOST_LOADS {
+        for _ in 1..MAX_LOADS {
             let loaded = self.load(store, sources).await?;
             // Not looked up in the cell, which does not keep a snapshot that is too large.
             if loaded.as_ref().is_none_or(|loaded| loaded.revision >= self.wanted()) {
@@ -203,7 +203,7 @@ impl AgentCell {
     /// Reads what changed since the present snapshot; everything if there is none, or too much changed.
     async fn read(&self, store: &Store, sources: &Sources) -> Result<Option<AgentSnapshot>, StoreError> {
         if let Some(old) = self.stale() {
-            let state = store.agent_state_after(self.agent, old.revision, MOST_CHANGES + 1, sources).await?;
+            let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, sources).await?;
             let Some(state) = state else { return Ok(None) };
             if is_patch(&state, &old) {
                 return Ok(Some(self.patched(&old, state)));
@@ -302,7 +302,7 @@ impl Changed {
 fn is_patch(state: &AgentState, old: &AgentSnapshot) -> bool {
     let unknown = |change: &Change| change.kind == ChangeKind::Unknown;
     state.head.floor <= old.revision
-        && state.changes.len() <= MOST_CHANGES
+        && state.changes.len() <= MAX_CHANGES
         && !state.changes.iter().any(unknown)
 }
 

@@ -40,9 +40,9 @@ const TICK: Duration = Duration::from_millis(250);
 /// How often ended subscriptions are looked for.
 const REFRESH: Duration = Duration::from_secs(5);
 /// The maximum number of concurrent fetches, which are admitted in turn between tenants.
-const MOST_POLLS: usize = 64;
+const MAX_POLLS: usize = 64;
 /// The maximum number of fetches that wait for another to end.
-const MOST_WAITING: usize = 4_096;
+const MAX_WAITING: usize = 4_096;
 /// For how long it is remembered what was found.
 const FOUND_FOR: time::Duration = time::Duration::days(30);
 /// How often what was found long ago is forgotten.
@@ -74,7 +74,7 @@ impl Watcher {
     /// Watches nothing yet.
     pub fn new(catalog: Arc<Catalog>, subscriptions: Arc<dyn Subscriptions>, leases: Arc<Leases>) -> Self {
         let interest = Interest::new(Arc::clone(&catalog), subscriptions, leases.holder());
-        let (claim, permits) = (leases.claim(), FairSemaphore::new(MOST_POLLS, MOST_WAITING));
+        let (claim, permits) = (leases.claim(), FairSemaphore::new(MAX_POLLS, MAX_WAITING));
         Self { catalog, interest, leases, claim, watches: BTreeMap::new(), permits }
     }
 

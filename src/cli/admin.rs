@@ -25,7 +25,7 @@ const DEADLINE: Duration = Duration::from_mins(5);
 /// For a whole stream.
 const STREAM_DEADLINE: Duration = Duration::from_hours(24);
 /// Bytes of an answer: more than a gateway sends.
-const MOST_BYTES: usize = 2 << 30;
+const MAX_BYTES: usize = 2 << 30;
 
 /// The administration API of a gateway, and a key.
 pub(super) struct Admin {
@@ -218,7 +218,7 @@ impl Admin {
 async fn whole(response: &mut Response) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > MOST_BYTES {
+        if body.len() + chunk.len() > MAX_BYTES {
             return Ok(None);
         }
         body.extend_from_slice(&chunk);

@@ -15,7 +15,7 @@ use super::progress::{Progress, Verbosity};
 use super::sources::Sources;
 
 /// How many deletions are named in a refusal.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 #[derive(Args)]
 pub(super) struct Apply {
@@ -159,9 +159,9 @@ fn confirm(plan: &Plan, progress: &Progress) -> Result<(), Failure> {
     if plan.deletions.is_empty() {
         return Ok(());
     }
-    let named = plan.deletions.iter().take(MOST_NAMED).map(|(kind, id)| format!("{} {id}", kind.name()));
+    let named = plan.deletions.iter().take(MAX_NAMED).map(|(kind, id)| format!("{} {id}", kind.name()));
     let mut shown: Vec<_> = named.collect();
-    if let Some(more @ 1..) = plan.deletions.len().checked_sub(MOST_NAMED) {
+    if let Some(more @ 1..) = plan.deletions.len().checked_sub(MAX_NAMED) {
         shown.push(format!("{more} more"));
     }
     let shown = shown.join(", ");

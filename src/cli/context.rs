@@ -28,7 +28,7 @@ const KIND: Kind = Kind {
 };
 
 /// The maximum number of contexts.
-const MOST_CONTEXTS: usize = 1_000;
+const MAX_CONTEXTS: usize = 1_000;
 /// How many characters of a key are shown, as in answers of the administration API.
 const SHOWN: usize = 12;
 
@@ -105,8 +105,8 @@ fn check_new(stored: &Contexts, name: &str) -> Result<(), Failure> {
     if stored.contexts.contains_key(name) {
         return Err(Failure::Usage(format!("context {name} exists already; remove it first")));
     }
-    if stored.contexts.len() >= MOST_CONTEXTS {
-        return Err(Failure::Usage(format!("there are {MOST_CONTEXTS} contexts, the maximum; remove one")));
+    if stored.contexts.len() >= MAX_CONTEXTS {
+        return Err(Failure::Usage(format!("there are {MAX_CONTEXTS} contexts, the maximum; remove one")));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::output::Failure;
 use crate::config::Environment;
 
 /// The bytes of the file.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// A gateway and a key.
 #[derive(Clone, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ pub(super) fn read(environment: &Environment) -> Result<Contexts, Failure> {
         return Err(Failure::Usage(format!("{}: {wrong}", shown())));
     }
     let mut text = String::new();
-    file.take(MOST_BYTES).read_to_string(&mut text).map_err(failed)?;
+    file.take(MAX_BYTES).read_to_string(&mut text).map_err(failed)?;
     // The error's own text would repeat the line, which may hold a key.
     toml::from_str(&text)
         .map_err(|error: toml::de::Error| Failure::Manifest(shown(), error.message().to_owned()))

@@ -16,11 +16,11 @@ use crate::app::check_body;
 use crate::model::ids::Slug;
 
 /// The maximum number of files in a folder.
-const MOST_FILES: usize = 10_000;
+const MAX_FILES: usize = 10_000;
 /// The maximum size of all files together, in bytes.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 /// The maximum depth of nested folders.
-const MOST_LEVELS: usize = 16;
+const MAX_LEVELS: usize = 16;
 /// Other files of a folder are not read.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 /// The version of the documents.
@@ -106,7 +106,7 @@ impl Documents {
     pub(super) fn read(source: &str) -> Result<Self, Failure> {
         let mut found = Self::default();
         let mut places = BTreeMap::new();
-        let mut left = MOST_BYTES;
+        let mut left = MAX_BYTES;
         for file in files(source)? {
             let bytes = bounded(&file, &mut left)?;
             let documents =
@@ -195,7 +195,7 @@ fn files(source: &str) -> Result<Vec<String>, Failure> {
         return Ok(vec![source.to_owned()]);
     }
     let mut found = Vec::new();
-    add_files(Path::new(source), MOST_LEVELS, &mut found)?;
+    add_files(Path::new(source), MAX_LEVELS, &mut found)?;
     found.sort();
     Ok(found.iter().map(|file| file.display().to_string()).collect())
 }
@@ -215,8 +215,8 @@ fn add_files(folder: &Path, levels: usize, found: &mut Vec<PathBuf>) -> Result<(
         if kind.is_dir() {
             add_files(&path, levels, found)?;
         } else if path.extension().is_some_and(|end| EXTENSIONS.iter().any(|known| end == *known)) {
-            if found.len() >= MOST_FILES {
-                return Err(Failure::Manifest(shown(), format!("holds more than {MOST_FILES} files")));
+            if found.len() >= MAX_FILES {
+                return Err(Failure::Manifest(shown(), format!("holds more than {MAX_FILES} files")));
             }
             found.push(path);
         }
@@ -235,7 +235,7 @@ fn bounded(file: &str, left: &mut u64) -> Result<Vec<u8>, Failure> {
     }
     let remaining = left.checked_sub(bytes.len() as u64);
     let too_long =
-        || Failure::Manifest(file.to_owned(), format!("more than {} MiB together", MOST_BYTES >> 20));
+        || Failure::Manifest(file.to_owned(), format!("more than {} MiB together", MAX_BYTES >> 20));
     *left = remaining.ok_or_else(too_long)?;
     Ok(bytes)
 }

@@ -14,7 +14,7 @@ use super::progress::Verbosity;
 /// Spaces between the columns of a table.
 const GAP: u16 = 3;
 /// The maximum number of characters of a cell.
-const MOST_CHARACTERS: usize = 60;
+const MAX_CHARACTERS: usize = 60;
 
 /// How an answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -167,7 +167,7 @@ pub(super) fn cell(value: &Value) -> String {
 pub(super) fn shortened(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let mut printable = line.chars().filter(|character| !character.is_control());
-    let mut short: String = printable.by_ref().take(MOST_CHARACTERS).collect();
+    let mut short: String = printable.by_ref().take(MAX_CHARACTERS).collect();
     if printable.next().is_some() || line.len() < text.trim_end().len() {
         short.push('…');
     }

@@ -16,7 +16,7 @@ use super::unified::unified;
 use crate::model::ids::Slug;
 
 /// How many created, updated and deleted definitions are named, each.
-const MOST_NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
 /// The lists of a manifest, the kinds of their items and the members with their keys.
 const LISTS: [(&str, &str, &str); 5] = [
@@ -125,10 +125,10 @@ impl Applied {
         let mut text = String::new();
         for (verb, Changed(names)) in [("create", created), ("update", updated), ("delete", deleted)] {
             // Writing to a string does not fail.
-            for (kind, name) in names.iter().take(MOST_NAMED) {
+            for (kind, name) in names.iter().take(MAX_NAMED) {
                 let _ = writeln!(text, "{verb} {kind} {name}");
             }
-            if let Some(more @ 1..) = names.len().checked_sub(MOST_NAMED) {
+            if let Some(more @ 1..) = names.len().checked_sub(MAX_NAMED) {
                 let _ = writeln!(text, "{verb} {more} more");
             }
         }

@@ -20,7 +20,7 @@ use crate::model::ids::Slug;
 use crate::model::resource::PartKind;
 
 /// The maximum number of files and folders that are read: more than a gateway takes.
-const MOST_ENTRIES: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 
 const KIND: Kind = Kind {
     name: "skill",
@@ -162,8 +162,8 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<Value>) -> Result<()
         let shown = place.display().to_string();
         let name = entry.file_name().into_string();
         let name = name.map_err(|_| Failure::Usage(format!("{shown}: the name is not UTF-8")))?;
-        if files.len() >= MOST_ENTRIES {
-            return Err(Failure::Usage(format!("{shown}: more than {MOST_ENTRIES} files")));
+        if files.len() >= MAX_ENTRIES {
+            return Err(Failure::Usage(format!("{shown}: more than {MAX_ENTRIES} files")));
         }
         let path = format!("{prefix}{name}");
         if kind.is_dir() {

@@ -10,7 +10,7 @@ use crate::model::algorithm::Algorithm;
 use crate::model::ids::Slug;
 
 /// The maximum number of issuers.
-const MOST_ISSUERS: usize = 16;
+const MAX_ISSUERS: usize = 16;
 
 /// An issuer whose access tokens are accepted, and what they may grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ impl Kind for Issuers {
             Raw::List(_) => return Err(EXPECTED_TABLES.to_owned()),
             other => tables_of(&text_of(other)?)?,
         };
-        if tables.len() > MOST_ISSUERS {
-            return Err(format!("expected at most {MOST_ISSUERS} issuers, found {}", tables.len()));
+        if tables.len() > MAX_ISSUERS {
+            return Err(format!("expected at most {MAX_ISSUERS} issuers, found {}", tables.len()));
         }
         let mut wrong = Vec::new();
         let mut issuers: Vec<TokenIssuer> = Vec::new();

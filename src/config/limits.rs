@@ -75,7 +75,7 @@ section! {
         address: rate(200, 400),
         /// How much anonymous callers of a public agent, those of other tenants included, may use together where the agent or
         /// its tenant has a quota: this percentage of it, in addition to it. They do not use the quota itself.
-        strangers_percent: count(u16, 0..=UseLimits::MOST_STRANGERS_PERCENT) = 100,
+        strangers_percent: count(u16, 0..=UseLimits::MAX_STRANGERS_PERCENT) = 100,
         /// The penalty: how long an address is refused after refused credentials exhausted its rate.
         address_penalty: seconds(0..=86_400) = 10,
         /// How many requests of one key may be in flight; further ones are answered 503.

@@ -121,9 +121,9 @@ macro_rules! read {
         use $crate::config::number::Count;
         use $crate::model::limits::Rate;
         let per_second = concat!($section, ".", stringify!($field), "_per_second");
-        let per_second = $reader.value(per_second, &Count(0..=Rate::MOST), $per_second);
+        let per_second = $reader.value(per_second, &Count(0..=Rate::MAX), $per_second);
         let burst = concat!($section, ".", stringify!($field), "_burst");
-        Rate::new(per_second, $reader.value(burst, &Count(1..=Rate::MOST), $burst))
+        Rate::new(per_second, $reader.value(burst, &Count(1..=Rate::MAX), $burst))
     }};
     ($reader:ident, $section:literal, $field:ident, system ($variable:literal)) => {
         $reader.system($variable)

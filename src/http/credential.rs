@@ -19,7 +19,7 @@ use crate::quota::limits::Limits;
 const AGENT_API_KEY: HeaderName = HeaderName::from_static("x-agent-api-key");
 
 /// The length limit of an access token, in bytes.
-const MOST_TOKEN: usize = 16 * 1024;
+const MAX_TOKEN: usize = 16 * 1024;
 
 /// The credential that a request presents.
 pub enum Presented<'a> {
@@ -136,10 +136,7 @@ pub fn read<'a>(headers: &'a HeaderMap, operators: &OperatorKeys) -> Result<Pres
 /// Whether it has the shape of a signed token: three parts of base64url. No key has dots.
 fn is_token(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    text.contains('.')
-        && text.len() <= MOST_TOKEN
-        && text.bytes().all(plain)
-        && text.matches('.').count() == 2
+    text.contains('.') && text.len() <= MAX_TOKEN && text.bytes().all(plain) && text.matches('.').count() == 2
 }
 
 /// The bearer token of a request that presents nothing else.

@@ -24,9 +24,9 @@ use crate::store::horizon::Horizon;
 use crate::store::{Store, StoreError};
 
 /// The maximum number of keys: 64 MiB. Further keys count as not issued.
-const MOST_KEYS: usize = 8 << 20;
+const MAX_KEYS: usize = 8 << 20;
 /// The number of keys since the last merge at which they are merged.
-const MOST_RECENT: usize = 1 << 12;
+const MAX_RECENT: usize = 1 << 12;
 /// Keys read per query.
 const PAGE: u32 = 50_000;
 /// The minimum interval between two queries for changes.
@@ -70,11 +70,11 @@ impl Prefixes {
     }
 
     fn insert(&mut self, prefix: u64) {
-        if self.sorted.len() + self.recent.len() >= MOST_KEYS || self.contains(prefix) {
+        if self.sorted.len() + self.recent.len() >= MAX_KEYS || self.contains(prefix) {
             return;
         }
         self.recent.insert(prefix);
-        if self.recent.len() >= MOST_RECENT {
+        if self.recent.len() >= MAX_RECENT {
             self.merge();
         }
     }
@@ -126,15 +126,15 @@ impl IssuedKeys {
         let horizon = store.horizon().await?;
         let mut sorted = Vec::new();
         let mut after = Vec::new();
-        while sorted.len() < MOST_KEYS {
+        while sorted.len() < MAX_KEYS {
             let page = store.issued_hashes(&after, PAGE.into()).await?;
             let Some(last) = page.last() else { break };
             after = last.0.to_vec();
             sorted.extend(page.iter().map(|hash| prefix(*hash)));
         }
-        sorted.truncate(MOST_KEYS);
-        if sorted.len() == MOST_KEYS {
-            tracing::warn!(keys = MOST_KEYS, "filter of issued keys is full");
+        sorted.truncate(MAX_KEYS);
+        if sorted.len() == MAX_KEYS {
+            tracing::warn!(keys = MAX_KEYS, "filter of issued keys is full");
         }
         sorted.shrink_to_fit();
         let loaded = Prefixes { sorted, recent: HashSet::default() };
@@ -203,7 +203,7 @@ fn prefix(hash: KeyHash) -> u64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{IssuedKeys, MOST_RECENT, Prefixes};
+    use super::{IssuedKeys, MAX_RECENT, Prefixes};
     use crate::cache::MemoryBudget;
     use crate::model::key::KeyHash;
 
@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn merged_keys_take_eight_bytes_each() {
         let mut prefixes = Prefixes::default();
-        let keys = u64::try_from(MOST_RECENT).unwrap() * 3;
+        let keys = u64::try_from(MAX_RECENT).unwrap() * 3;
         (0..keys).for_each(|key| prefixes.insert(key.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-        assert_eq!((prefixes.sorted.len(), prefixes.recent.len()), (3 * MOST_RECENT, 0));
+        assert_eq!((prefixes.sorted.len(), prefixes.recent.len()), (3 * MAX_RECENT, 0));
         assert!(prefixes.sorted.is_sorted());
     }
 

@@ -12,7 +12,7 @@ use crate::model::ids::KeyId;
 use crate::store::keys::ExpiringKey;
 
 /// The maximum number of keys recorded between two writes; further uses are not recorded.
-const MOST_KEYS: usize = 100_000;
+const MAX_KEYS: usize = 100_000;
 
 /// The activity of keys on this replica.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Default for KeyActivity {
 impl KeyActivity {
     /// Records a use.
     pub(super) fn note(&self, key: KeyId, at: OffsetDateTime) {
-        if self.uses.len() < MOST_KEYS {
+        if self.uses.len() < MAX_KEYS {
             self.uses.insert(key, at);
         }
     }

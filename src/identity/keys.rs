@@ -26,7 +26,7 @@ use crate::store::keys::KeyEnd;
 use crate::store::write::{Write, WriteSummary};
 
 /// The maximum number of keys that one revision names individually.
-const MOST_ANNOUNCED: usize = 1_000;
+const MAX_ANNOUNCED: usize = 1_000;
 
 /// A key to be created; the bounds of its creator supply omitted members.
 #[derive(Debug, Clone)]
@@ -405,7 +405,7 @@ fn checked_labels(agent: Option<AgentId>, labels: Labels) -> Result<Labels, Faul
 /// Records that keys of a tenant ended: each, or the whole access of the tenant if there are many.
 fn announce(write: &mut Write, tenant: TenantId, keys: &[KeyId]) {
     let scope = Scope::from(tenant);
-    if keys.len() > MOST_ANNOUNCED {
+    if keys.len() > MAX_ANNOUNCED {
         return write.change(scope, ChangeKind::Tenant, tenant.to_string());
     }
     for key in keys {

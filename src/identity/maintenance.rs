@@ -15,7 +15,7 @@ const WRITE_USES_EVERY: Duration = Duration::from_secs(20);
 /// The interval at which the keys that expire soon are counted.
 const COUNT_EVERY: Duration = Duration::from_mins(1);
 /// How many keys that expire soon the log names; the next ones follow when these have expired.
-const MOST_NAMED: i64 = 100;
+const MAX_NAMED: i64 = 100;
 /// The time within which a key counts as expiring soon.
 const EXPIRES_SOON: time::Duration = time::Duration::days(14);
 
@@ -48,7 +48,7 @@ impl Identity {
     /// Counts the keys that expire soon, and names each once in the log.
     pub async fn count_expiring_keys(&self) {
         let now = self.sources.clock.now();
-        match self.store.keys_expiring(now, now + EXPIRES_SOON, MOST_NAMED).await {
+        match self.store.keys_expiring(now, now + EXPIRES_SOON, MAX_NAMED).await {
             Ok((keys, count)) => {
                 self.key_activity.set_expiring(count);
                 for ExpiringKey { key, tenant, agent, expires_at } in self.key_activity.not_named(keys) {

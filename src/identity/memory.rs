@@ -98,7 +98,7 @@ impl CellSet for IdentityMemory {
 }
 
 /// The maximum number of cached unknown slugs; above it all of them are dropped.
-const MOST_UNKNOWN_SLUGS: usize = 10_000;
+const MAX_UNKNOWN_SLUGS: usize = 10_000;
 
 /// The agents and tenants that slugs name.
 #[derive(Debug, Default)]
@@ -139,7 +139,7 @@ impl<T: Copy> SlugTable<T> {
     }
 
     fn keep(&mut self, slug: &str, address: Option<T>) {
-        if self.unknown.len() >= MOST_UNKNOWN_SLUGS {
+        if self.unknown.len() >= MAX_UNKNOWN_SLUGS {
             self.drop_unknown();
         }
         let is_new = match address {

@@ -33,7 +33,7 @@ use crate::model::prompt::{Prompt, PromptName};
 use crate::model::scope::Revision;
 
 /// The maximum length of the arguments of a cached prompt: longer ones are rarely repeated.
-const MOST_KEPT_ARGUMENT_BYTES: usize = 1_024;
+const MAX_KEPT_ARGUMENT_BYTES: usize = 1_024;
 
 /// The dialect that a result is encoded in.
 #[derive(Debug, Clone, Copy)]
@@ -216,7 +216,7 @@ impl CallHandler {
             }
         };
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if messages.settled && messages.revision == key.revision && length <= MOST_KEPT_ARGUMENT_BYTES {
+        if messages.settled && messages.revision == key.revision && length <= MAX_KEPT_ARGUMENT_BYTES {
             self.results.keep(key, &result, context.caller.tenant);
         }
         Ok(result)

@@ -2,7 +2,7 @@
 
 const WORD: usize = 8;
 /// Allocations above this size have memory of their own, in pages of the operating system.
-const MOST_IN_CLASSES: usize = 128 << 10;
+const MAX_IN_CLASSES: usize = 128 << 10;
 const OS_PAGE: usize = 4 << 10;
 
 /// The memory of an entry in a hash table: with its byte of control data, and tables two thirds full on average.
@@ -19,7 +19,7 @@ pub const fn allocated(bytes: usize) -> usize {
     if bytes == 0 {
         return 0;
     }
-    let class = if bytes > MOST_IN_CLASSES {
+    let class = if bytes > MAX_IN_CLASSES {
         bytes.next_multiple_of(OS_PAGE)
     } else {
         let words = bytes.div_ceil(WORD);

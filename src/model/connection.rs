@@ -52,7 +52,7 @@ pub enum Tenants {
 
 impl Tenants {
     /// Maximum number of tenants that are named one by one.
-    pub const MOST: usize = 1_000;
+    pub const MAX: usize = 1_000;
 
     /// Whether a tenant may use the connection.
     pub fn contains(&self, tenant: TenantId) -> bool {
@@ -172,7 +172,7 @@ impl ConnectionLimits {
     }
 
     fn check(&self) -> Result<(), Fault> {
-        let most_units = u64::from(Rate::MOST);
+        let most_units = u64::from(Rate::MAX);
         let members = [
             ("timeoutMs", self.timeout_ms.into(), 1..=120_000),
             ("maxBytes", self.max_bytes, 1..=64 << 20),

@@ -20,7 +20,7 @@ pub struct Rate {
 
 impl Rate {
     /// Maximum of both values.
-    pub const MOST: u32 = 1_000_000;
+    pub const MAX: u32 = 1_000_000;
 
     /// A rate; `None` if `per_second` is 0, which means no limit. A burst of 0 means that of `per_second`.
     pub fn new(per_second: u32, burst: u32) -> Option<Self> {
@@ -100,7 +100,7 @@ pub struct UseLimits {
 
 impl UseLimits {
     /// Maximum of [`strangers_percent`](Self::strangers_percent).
-    pub const MOST_STRANGERS_PERCENT: u16 = 1_000;
+    pub const MAX_STRANGERS_PERCENT: u16 = 1_000;
 
     /// The quotas of anonymous callers; `percent` is the default of the settings.
     #[must_use]

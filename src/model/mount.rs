@@ -21,7 +21,7 @@ use super::fault::{Fault, shortened};
 use super::ids::{ConnectionId, ResourceUri, Slug};
 use super::json::raw_text;
 use super::label::Labels;
-use super::place::{MOST_MILLIS, SourcePlace, SourceText};
+use super::place::{MAX_MILLIS, SourcePlace, SourceText};
 use super::resource::{Definition, Part, PartKind, Resource};
 use super::scope::{ChangeKind, Revision};
 
@@ -166,8 +166,8 @@ impl NewMount {
             return Err(Fault::invalid_params("uri must end in /, without a query or a fragment"));
         }
         for (member, millis) in [("ttlMs", self.ages.ttl_ms), ("staleMs", self.ages.stale_ms)] {
-            if millis.is_some_and(|millis| millis > MOST_MILLIS) {
-                return Err(Fault::invalid_params(format!("{member} must be at most {MOST_MILLIS}")));
+            if millis.is_some_and(|millis| millis > MAX_MILLIS) {
+                return Err(Fault::invalid_params(format!("{member} must be at most {MAX_MILLIS}")));
             }
         }
         Slug::parse(&self.place.connection).map_err(|_| unknown_connection(&self.place.connection))?;

@@ -14,7 +14,7 @@ use super::fault::{Fault, shortened};
 use super::ids::{ConnectionId, Slug};
 
 /// The maximum of `ttlMs` and `staleMs`: a day.
-pub const MOST_MILLIS: u32 = 86_400_000;
+pub const MAX_MILLIS: u32 = 86_400_000;
 
 /// Where content is, as it is written: either `path` or `statement`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -84,8 +84,8 @@ impl SourcePlace {
     pub fn new(text: SourceText) -> Result<Self, Fault> {
         let connection = Slug::parse(&text.connection).map_err(|_| unknown_connection(&text.connection))?;
         for (member, millis) in [("ttlMs", text.ttl_ms), ("staleMs", text.stale_ms)] {
-            if millis.is_some_and(|millis| millis > MOST_MILLIS) {
-                return Err(Fault::invalid_params(format!("source.{member} must be at most {MOST_MILLIS}")));
+            if millis.is_some_and(|millis| millis > MAX_MILLIS) {
+                return Err(Fault::invalid_params(format!("source.{member} must be at most {MAX_MILLIS}")));
             }
         }
         let place = Place::new(PlaceText {

@@ -24,7 +24,7 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
 /// The interval at which old usage is pruned.
 const PRUNE_EVERY: Duration = Duration::from_hours(1);
 /// The maximum number of rows of one usage report: a month by the hour, of forty methods.
-const MOST_ROWS: i64 = 30_000;
+const MAX_ROWS: i64 = 30_000;
 
 /// The options of usage.
 #[derive(Debug, Clone)]
@@ -158,7 +158,7 @@ impl UsageBook {
         span: (OffsetDateTime, OffsetDateTime),
         bucket: UsageInterval,
     ) -> Result<Vec<UsageRow>, Fault> {
-        Ok(self.store.usage(agent, span, bucket, MOST_ROWS).await?)
+        Ok(self.store.usage(agent, span, bucket, MAX_ROWS).await?)
     }
 
     /// Persists counts, returns unused shares and prunes old usage, until `stop`.
@@ -197,7 +197,7 @@ fn foreign_callers_of(uid: Uuid) -> Uuid {
 
 const HOUR: i64 = 3_600;
 /// The maximum number of counts that wait for the database; above it new ones are lost, which is logged.
-const MOST: usize = 100_000;
+const MAX_COUNTS: usize = 100_000;
 /// Rows per statement.
 const BATCH: usize = 5_000;
 
@@ -215,7 +215,7 @@ impl Counters {
         if let Some(mut present) = self.counts.get_mut(&key) {
             return present.add(usage);
         }
-        if self.counts.len() >= MOST {
+        if self.counts.len() >= MAX_COUNTS {
             self.lost.fetch_add(usage.calls, Ordering::Relaxed);
             return;
         }

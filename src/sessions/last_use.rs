@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use crate::model::ids::SessionUid;
 
 /// The maximum number of sessions whose uses wait to be written; further uses are not recorded.
-const MOST: usize = 100_000;
+const MAX_SESSIONS: usize = 100_000;
 /// The longest interval between two writes of one session's uses.
 const EVERY: Duration = Duration::from_mins(1);
 /// The longest interval between two checks for uses to write.
@@ -111,7 +111,7 @@ impl SessionUses {
     }
 
     fn queue(&self, session: SessionUid, used: &Arc<LastUse>) {
-        if self.waiting.len() >= MOST {
+        if self.waiting.len() >= MAX_SESSIONS {
             used.queued.store(false, Ordering::Release);
             return;
         }

@@ -17,7 +17,7 @@ use crate::store::sessions::SessionUse;
 /// Last uses per statement.
 const USES_PER_STATEMENT: usize = 1_000;
 /// Idle sessions ended per transaction.
-const MOST_ENDED: i64 = 100;
+const MAX_ENDED: i64 = 100;
 /// The scope of the write permit for expiry. It is not the scope of a session, so that expiry never waits for a writer of
 /// a session and takes only one share of the pool.
 const EXPIRY: Scope = Scope(Uuid::max());
@@ -50,7 +50,7 @@ impl Sessions {
     pub async fn expire(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             match self.expire_some().await {
-                Ok(ended) if i64::try_from(ended).is_ok_and(|ended| ended >= MOST_ENDED) => {}
+                Ok(ended) if i64::try_from(ended).is_ok_and(|ended| ended >= MAX_ENDED) => {}
                 Ok(_) => break,
                 Err(error) => {
                     tracing::warn!(%error, "idle sessions not ended; retried later");
@@ -68,7 +68,7 @@ impl Sessions {
                 if !write.try_lock_idle_sessions().await? {
                     return Ok(0);
                 }
-                let ended = write.end_idle_sessions(before, now, MOST_ENDED).await?;
+                let ended = write.end_idle_sessions(before, now, MAX_ENDED).await?;
                 for session in &ended {
                     write.change(Scope::from(*session), ChangeKind::SessionEnded, session.to_string());
                 }

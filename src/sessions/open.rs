@@ -22,14 +22,14 @@ use crate::model::session::{SessionHolder, SessionId};
 use crate::store::sessions::{OpenOutcome, SessionCap, SessionRow};
 
 /// The maximum length of a client's name and version that is stored, in bytes.
-const MOST_NAME: usize = 512;
+const MAX_NAME: usize = 512;
 /// The maximum length of a client's capabilities, in bytes.
-const MOST_CAPABILITIES: usize = 64 << 10;
+const MAX_CAPABILITIES: usize = 64 << 10;
 /// The part of a holder's bound by which its sessions may exceed it temporarily: ending one for each that is opened
 /// would cost a client that only opens sessions one more transaction each time.
 const SLACK: i64 = 16;
 /// The maximum number of sessions ended by one transaction; more exist only if very many were opened concurrently.
-const MOST_ENDED: i64 = 10_000;
+const MAX_ENDED: i64 = 10_000;
 
 /// A session as requested by a client.
 #[derive(Debug, Clone, Copy)]
@@ -102,9 +102,9 @@ impl Sessions {
         client: ClientAddress,
         new: NewSession<'_>,
     ) -> Result<OpenedSession, Fault> {
-        if new.capabilities.len() > MOST_CAPABILITIES {
+        if new.capabilities.len() > MAX_CAPABILITIES {
             return Err(Fault::invalid_params(format!(
-                "capabilities is longer than {MOST_CAPABILITIES} bytes"
+                "capabilities is longer than {MAX_CAPABILITIES} bytes"
             )));
         }
         let id = SessionId::generate(&mut self.sources.csprng()?);
@@ -174,7 +174,7 @@ impl Sessions {
     async fn make_room(&self, agent: AgentId, holder: SessionHolder, count: i64) -> Result<(), Fault> {
         let present = self
             .loader
-            .load(Payer::Gateway, async || self.store.sessions_of(agent, holder, MOST_ENDED).await)
+            .load(Payer::Gateway, async || self.store.sessions_of(agent, holder, MAX_ENDED).await)
             .await?;
         self.write_uses_of(&present).await;
         let now = self.sources.clock.now();
@@ -185,7 +185,7 @@ impl Sessions {
         let cap = SessionCap { agent, holder, keep, threshold, streams_since };
         self.writer
             .transact(queue(agent, holder), &AuditedWrite::UNAUDITED, async |write| {
-                for session in write.end_sessions_beyond(cap, now, MOST_ENDED).await? {
+                for session in write.end_sessions_beyond(cap, now, MAX_ENDED).await? {
                     write.change(Scope::from(session), ChangeKind::SessionEnded, session.to_string());
                 }
                 Ok(())
@@ -209,7 +209,7 @@ fn queue(agent: AgentId, holder: SessionHolder) -> Scope {
 
 /// The part of a name that is stored.
 fn kept(member: &str, name: &str) -> Result<String, Fault> {
-    let name = &name[..name.floor_char_boundary(MOST_NAME)];
+    let name = &name[..name.floor_char_boundary(MAX_NAME)];
     if name.contains('\0') {
         return Err(Fault::invalid_params(format!("{member} contains a NUL character")));
     }

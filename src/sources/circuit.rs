@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Failures in a row that open the circuit.
-const MOST_FAILURES: u32 = 5;
+const MAX_FAILURES: u32 = 5;
 /// How long it stays open at first; each failed attempt doubles it.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// How long it stays open at most.
@@ -55,7 +55,7 @@ impl Circuit {
     /// Records that the source failed, which asks to be left alone for `retry_after`. Returns whether the circuit is open.
     pub(super) fn fail(&mut self, now: Instant, retry_after: Option<Duration>) -> bool {
         self.failures = self.failures.saturating_add(1);
-        let own = self.failures.checked_sub(MOST_FAILURES);
+        let own = self.failures.checked_sub(MAX_FAILURES);
         let own = own.map(|excess| FIRST_PAUSE.saturating_mul(1 << excess.min(5)));
         let asked = retry_after.filter(|asked| !asked.is_zero());
         let until = own.max(asked).map(|pause| now + pause.min(LONGEST_PAUSE));
@@ -76,7 +76,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{Circuit, LONGEST_PAUSE, MOST_FAILURES};
+    use super::{Circuit, LONGEST_PAUSE, MAX_FAILURES};
 
     fn after(start: Instant, millis: u64) -> Instant {
         start + Duration::from_millis(millis)
@@ -84,7 +84,7 @@ mod tests {
 
     fn opened(start: Instant) -> Circuit {
         let mut circuit = Circuit::default();
-        for _ in 1..MOST_FAILURES {
+        for _ in 1..MAX_FAILURES {
             assert!(circuit.admit(start) && !circuit.fail(start, None));
         }
         assert!(circuit.admit(start) && circuit.fail(start, None));
@@ -97,7 +97,7 @@ mod tests {
         let mut circuit = opened(start);
         assert!(!circuit.admit(start) && !circuit.admit(after(start, 999)));
         let mut circuit = Circuit::default();
-        for _ in 0..3 * MOST_FAILURES {
+        for _ in 0..3 * MAX_FAILURES {
             assert!(!circuit.fail(start, None));
             circuit.succeed();
         }

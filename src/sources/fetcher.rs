@@ -39,7 +39,7 @@ pub use kept::{FetchId, Outside, Wanted};
 pub use polled::Polled;
 
 /// The maximum number of reads of a tenant that wait for fetches.
-const MOST_WAITING: usize = 4_096;
+const MAX_WAITING: usize = 4_096;
 
 /// Why content from outside could not be obtained.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,7 +178,7 @@ impl Fetcher {
             inner.counters.read(ReadFrom::Stale);
             return Ok(stale);
         }
-        let _waiting = Counts::enter(&inner.waiting, tenant, MOST_WAITING).ok_or(FetchError::Busy)?;
+        let _waiting = Counts::enter(&inner.waiting, tenant, MAX_WAITING).ok_or(FetchError::Busy)?;
         before_wait();
         inner.counters.read(ReadFrom::Fetched);
         let flight = Inner::flight(inner, key.clone(), &connection, (known, found), None);

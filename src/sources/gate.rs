@@ -18,16 +18,16 @@ use crate::model::ids::{ConnectionId, TenantId};
 use crate::model::scope::Revision;
 
 /// The maximum number of concurrent fetches of the replica. Those that wait are admitted in turn between tenants.
-const MOST_FETCHES: usize = 1_024;
+const MAX_FETCHES: usize = 1_024;
 /// The maximum number of concurrent fetches of a tenant, those that wait included: the fetches of eight tenants that hang
 /// leave no others waiting.
-const MOST_OF_TENANT: usize = MOST_FETCHES / 8;
+const MAX_OF_TENANT: usize = MAX_FETCHES / 8;
 /// The maximum number of fetches that wait for another of the replica to end.
-const MOST_WAITING: usize = 4_096;
+const MAX_WAITING: usize = 4_096;
 /// The maximum number of files of a directory.
-const MOST_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 /// The number of gates above which those that are not in use are dropped.
-const MOST_GATES: usize = 16_384;
+const MAX_GATES: usize = 16_384;
 
 /// The gates of all connections.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(super) struct Passage {
 
 impl Gates {
     pub(super) fn new(bytes_per_second: u64) -> Self {
-        let replica = FairSemaphore::new(MOST_FETCHES, MOST_WAITING);
+        let replica = FairSemaphore::new(MAX_FETCHES, MAX_WAITING);
         Self { by_use: Mutex::default(), tenants: Arc::default(), replica, bytes_per_second }
     }
 
@@ -100,7 +100,7 @@ impl Gates {
     ) -> Result<Passage, FetchError> {
         let gate = self.of((connection, revision), limits, tenant);
         gate.rate.check().map_err(|_| FetchError::Busy)?;
-        let counted = Counts::enter(&self.tenants, tenant, MOST_OF_TENANT).ok_or(FetchError::Busy)?;
+        let counted = Counts::enter(&self.tenants, tenant, MAX_OF_TENANT).ok_or(FetchError::Busy)?;
         let place = timeout_at(deadline, Arc::clone(&gate.places).acquire_owned()).await;
         let Ok(Ok(place)) = place else { return Err(FetchError::Busy) };
         let left = deadline.saturating_duration_since(Instant::now());
@@ -134,7 +134,7 @@ impl Gates {
         tenant: TenantId,
     ) -> Arc<Gate> {
         let mut gates = self.by_use.lock();
-        if gates.len() >= MOST_GATES && !gates.contains_key(&(connection, tenant)) {
+        if gates.len() >= MAX_GATES && !gates.contains_key(&(connection, tenant)) {
             gates.retain(|_, gate| Arc::strong_count(gate) > 1 || gate.circuit.lock().is_failing());
         }
         let gate = gates
@@ -159,7 +159,7 @@ impl Passage {
     ) -> (Result<Fetched, FetchError>, bool) {
         let since = since.map(Instant::into_std);
         let pace = self.gate.pace.as_ref();
-        let bounds = Bounds { bytes: limits.max_bytes, entries: MOST_ENTRIES, since, pace };
+        let bounds = Bounds { bytes: limits.max_bytes, entries: MAX_ENTRIES, since, pace };
         let fetching = async {
             if let Some(pace) = pace {
                 pace.ready().await;

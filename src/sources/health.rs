@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use crate::model::ids::TenantId;
 
 /// The maximum number of tenants whose failures are recorded, for each connection. Those of others are not shown.
-const MOST_TENANTS: usize = 1_024;
+const MAX_TENANTS: usize = 1_024;
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +90,7 @@ impl Health {
         let mut fetches = self.0.lock();
         fetches.failed += 1;
         fetches.last_failure = Some(failure);
-        if fetches.failing.len() < MOST_TENANTS || fetches.failing.contains_key(&tenant) {
+        if fetches.failing.len() < MAX_TENANTS || fetches.failing.contains_key(&tenant) {
             fetches.failing.insert(tenant, is_open);
         }
     }
@@ -137,7 +137,7 @@ mod tests {
     use time::OffsetDateTime;
     use uuid::Uuid;
 
-    use super::{FailedFetch, Health, MOST_TENANTS, State};
+    use super::{FailedFetch, Health, MAX_TENANTS, State};
     use crate::model::ids::TenantId;
 
     #[test]
@@ -165,9 +165,9 @@ mod tests {
     fn failing_tenants_are_bounded() {
         let health = Health::default();
         let failure = FailedFetch { error: FetchError::Timeout, at: OffsetDateTime::UNIX_EPOCH };
-        for uid in 0..2 * MOST_TENANTS as u128 {
+        for uid in 0..2 * MAX_TENANTS as u128 {
             health.failed(TenantId(Uuid::from_u128(uid)), failure, false);
         }
-        assert_eq!(health.0.lock().failing.len(), MOST_TENANTS);
+        assert_eq!(health.0.lock().failing.len(), MAX_TENANTS);
     }
 }

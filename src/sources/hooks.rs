@@ -21,9 +21,9 @@ use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Write, WriteSummary};
 
 /// The maximum number of hooks of an agent.
-const MOST_HOOKS: i64 = 100;
+const MAX_HOOKS: i64 = 100;
 /// The maximum number of resources that a hook names.
-const MOST_URIS: usize = 100;
+const MAX_URIS: usize = 100;
 /// How many resources a request may name for the cost of a write: for each, all templates may be matched.
 const URIS_OF_A_WRITE: usize = 10;
 /// What the encrypted secret of a hook is bound to besides its UUID.
@@ -63,9 +63,9 @@ impl Connections {
         audited: AuditedWrite,
     ) -> Result<(Hook, String), Fault> {
         if let HookSubject::Resources(uris) = &subject
-            && !(1..=MOST_URIS).contains(&uris.len())
+            && !(1..=MAX_URIS).contains(&uris.len())
         {
-            return Err(Fault::invalid_params(format!("uris must be a list of 1 to {MOST_URIS} resources")));
+            return Err(Fault::invalid_params(format!("uris must be a list of 1 to {MAX_URIS} resources")));
         }
         let this = Arc::clone(self);
         let scope = Scope::from(agent.tenant);
@@ -86,10 +86,8 @@ impl Connections {
         // Secrets are not encrypted under another key meanwhile.
         write.lock_connections().await?;
         let revision = write.lock(Scope::from(agent.tenant)).await?.ok_or(NO_TENANT)?;
-        if write.hook_count(agent).await? >= MOST_HOOKS {
-            return Err(Fault::invalid_params(format!(
-                "an agent has at most {MOST_HOOKS} hooks; delete one"
-            )));
+        if write.hook_count(agent).await? >= MAX_HOOKS {
+            return Err(Fault::invalid_params(format!("an agent has at most {MAX_HOOKS} hooks; delete one")));
         }
         check_subject(write, agent, &subject).await?;
         let keys = self.keys.read().await?;

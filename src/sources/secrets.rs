@@ -21,9 +21,9 @@ use crate::model::sources::{Random, RandomError};
 /// The length of a key in bytes.
 pub const KEY_BYTES: usize = 32;
 /// The maximum number of keys in a file.
-const MOST_KEYS: usize = 16;
+const MAX_KEYS: usize = 16;
 /// The maximum size of a file of keys.
-const MOST_BYTES: u64 = 4 << 10;
+const MAX_BYTES: u64 = 4 << 10;
 
 /// Why there is no key to encrypt or decrypt with.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum KeyFileError {
     #[error("sources.key_file: {0}:{1}: not a key; expected 32 bytes in base64")]
     NotAKey(String, usize),
     /// The file has no key, or too many.
-    #[error("sources.key_file: {0} holds {1} keys; expected 1 to {MOST_KEYS}, one a line")]
+    #[error("sources.key_file: {0} holds {1} keys; expected 1 to {MAX_KEYS}, one a line")]
     Count(String, usize),
     /// A secret is encrypted under another key.
     #[error(
@@ -131,7 +131,7 @@ impl KeyRing {
     pub fn read(path: &Path) -> Result<Self, KeyFileError> {
         let name = || path.display().to_string();
         let mut text = Zeroizing::new(String::new());
-        let opened = fs::File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_string(&mut text));
+        let opened = fs::File::open(path).and_then(|file| file.take(MAX_BYTES).read_to_string(&mut text));
         opened.map_err(|error| KeyFileError::Unreadable(name(), error))?;
         Self::parse(&text, &name())
     }
@@ -145,7 +145,7 @@ impl KeyRing {
             key.ok_or_else(|| KeyFileError::NotAKey(name.to_owned(), number))
         });
         let mut keys = keys.collect::<Result<Vec<_>, _>>()?;
-        if keys.is_empty() || keys.len() > MOST_KEYS {
+        if keys.is_empty() || keys.len() > MAX_KEYS {
             return Err(KeyFileError::Count(name.to_owned(), keys.len()));
         }
         let first = keys.remove(0);

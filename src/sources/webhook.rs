@@ -15,9 +15,9 @@ const TOLERANCE: Duration = Duration::minutes(5);
 /// How long a message is remembered: it is valid from five minutes before its time to five minutes after it.
 pub(super) const REMEMBERED: Duration = Duration::minutes(10);
 /// The maximum length of a message's id.
-const MOST_ID_BYTES: usize = 256;
+const MAX_ID_BYTES: usize = 256;
 /// The maximum number of signatures of a message: more than the keys that a sender replaces at once.
-const MOST_SIGNATURES: usize = 16;
+const MAX_SIGNATURES: usize = 16;
 
 /// What a request says of its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +39,10 @@ impl Signed {
         let seconds: i64 =
             timestamp.parse().ok().filter(|_| timestamp.bytes().all(|b| b.is_ascii_digit()))?;
         let at = OffsetDateTime::from_unix_timestamp(seconds).ok()?;
-        if message.is_empty() || message.len() > MOST_ID_BYTES || (at - now).abs() > TOLERANCE {
+        if message.is_empty() || message.len() > MAX_ID_BYTES || (at - now).abs() > TOLERANCE {
             return None;
         }
-        let signatures = header("webhook-signature")?.split(' ').take(MOST_SIGNATURES);
+        let signatures = header("webhook-signature")?.split(' ').take(MAX_SIGNATURES);
         let signatures = signatures.filter_map(|one| STANDARD.decode(one.strip_prefix("v1,")?).ok());
         let signatures = signatures.collect();
         Some(Self { message: message.to_owned(), timestamp: timestamp.to_owned(), signatures })

@@ -21,11 +21,11 @@ use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Write, WriteSummary};
 
 /// The maximum number of connections.
-const MOST_CONNECTIONS: i64 = 10_000;
+const MAX_CONNECTIONS: i64 = 10_000;
 /// The maximum size of the settings of a connection as JSON, in bytes.
-const MOST_SETTINGS_BYTES: usize = 64 << 10;
+const MAX_SETTINGS_BYTES: usize = 64 << 10;
 /// The maximum size of the secrets of a connection as JSON, in bytes.
-const MOST_SECRET_BYTES: usize = 16 << 10;
+const MAX_SECRET_BYTES: usize = 16 << 10;
 /// How many connections are encrypted under another key at once.
 const REKEYED_AT_ONCE: i64 = 500;
 
@@ -99,9 +99,9 @@ impl Connections {
         if write.connection_named(&new.slug).await?.is_some() {
             return Err(Fault::AlreadyExists("a connection with this id"));
         }
-        if write.connection_count().await? >= MOST_CONNECTIONS {
+        if write.connection_count().await? >= MAX_CONNECTIONS {
             return Err(Fault::invalid_params(format!(
-                "there are {MOST_CONNECTIONS} connections, the maximum; delete one"
+                "there are {MAX_CONNECTIONS} connections, the maximum; delete one"
             )));
         }
         let mut stored = StoredConnection {
@@ -176,9 +176,9 @@ impl Connections {
         SecretChanges(changes): SecretChanges,
     ) -> Result<(), Fault> {
         let settings = Value::Object(of.settings.clone()).to_string().len();
-        if settings > MOST_SETTINGS_BYTES {
+        if settings > MAX_SETTINGS_BYTES {
             return Err(Fault::invalid_params(format!(
-                "settings are longer than {MOST_SETTINGS_BYTES} bytes"
+                "settings are longer than {MAX_SETTINGS_BYTES} bytes"
             )));
         }
         let (set, removed): (Vec<_>, Vec<_>) = changes.into_iter().partition(|(_, value)| !value.is_null());
@@ -192,8 +192,8 @@ impl Connections {
         let mut secrets = remaining.collect::<Result<Map<_, _>, Fault>>()?;
         secrets.extend(set.iter().cloned());
         let bytes: usize = secrets.iter().map(|(name, value)| name.len() + value.to_string().len()).sum();
-        if bytes > MOST_SECRET_BYTES {
-            return Err(Fault::invalid_params(format!("secrets are longer than {MOST_SECRET_BYTES} bytes")));
+        if bytes > MAX_SECRET_BYTES {
+            return Err(Fault::invalid_params(format!("secrets are longer than {MAX_SECRET_BYTES} bytes")));
         }
         self.connected(of, secrets).await?;
         let updated_at = self.sources.clock.now();
@@ -320,10 +320,10 @@ impl Connections {
 /// Resolves the tenants that a call names.
 async fn tenants(write: &mut Write, names: TenantNames) -> Result<Tenants, Fault> {
     let TenantNames::Only(slugs) = names else { return Ok(Tenants::All) };
-    if slugs.len() > Tenants::MOST {
+    if slugs.len() > Tenants::MAX {
         return Err(Fault::invalid_params(format!(
             "tenants: at most {} are named; \"*\" is all of them",
-            Tenants::MOST
+            Tenants::MAX
         )));
     }
     let names: Vec<_> = slugs.iter().map(Slug::to_string).collect();

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use trace_export::{Kind, Sampler, Span, TraceContext, Value};
 
 /// The maximum number of child spans of a trace; further ones are left out.
-const MOST_CHILDREN: usize = 63;
+const MAX_CHILDREN: usize = 63;
 
 /// What the span of a request keeps of its trace.
 #[derive(Debug, Clone)]
@@ -149,7 +149,7 @@ impl ActiveTrace {
     pub(super) fn next_child(&self) -> Option<u64> {
         let mut state = self.state.lock();
         state.begun += 1;
-        (state.begun <= MOST_CHILDREN as u64).then(|| scatter(self.root ^ state.begun))
+        (state.begun <= MAX_CHILDREN as u64).then(|| scatter(self.root ^ state.begun))
     }
 }
 

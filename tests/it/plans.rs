@@ -54,7 +54,7 @@ const FILL: &str = "
     set plan_cache_mode = force_generic_plan";
 
 /// The most rows that a plan may read of a table without an index, sort or hash.
-const MOST_ROWS: u64 = 2_000;
+const MAX_ROWS: u64 = 2_000;
 
 /// What may scan or sort more, by words of it: statements that are planned for their values each time, those of other
 /// connections than the pool's, and two that are executed seldom.
@@ -85,7 +85,7 @@ fn costly(plan: &Value, found: &mut Vec<String>) {
     if node == "Seq Scan" && cost > 100.0 {
         found.push(format!("{node} on {} for {cost}", plan["Relation Name"]));
     }
-    if ["Sort", "Incremental Sort", "Hash", "Materialize"].contains(&node) && below > MOST_ROWS {
+    if ["Sort", "Incremental Sort", "Hash", "Materialize"].contains(&node) && below > MAX_ROWS {
         found.push(format!("{node} of {below} rows"));
     }
     children.iter().for_each(|child| costly(child, found));

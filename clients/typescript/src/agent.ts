@@ -6,7 +6,7 @@ import type { components } from './schema.js';
 type Schemas = components['schemas'];
 
 /** How often a change is made again on what was written meanwhile. */
-const MOST_CONFLICTS = 10;
+const MAX_CONFLICTS = 10;
 /** Exponential backoff with jitter after a conflict, in ms: the wait is random, up to this times 2 to the number of conflicts. */
 const CONFLICT_WAIT = 20;
 /** Items that a list requests at once: the most that a gateway answers. */
@@ -90,7 +90,7 @@ export class Definitions<Item, New> {
 
     /** Replaces a definition by what `update` makes of it, and again if it was changed in between. */
     async change(key: string, update: (present: Item) => New): Promise<Written> {
-        for (let attempt = 0; attempt < MOST_CONFLICTS; attempt += 1) {
+        for (let attempt = 0; attempt < MAX_CONFLICTS; attempt += 1) {
             if (attempt > 0) await new Promise(resolve => setTimeout(resolve, Math.random() * CONFLICT_WAIT * 2 ** attempt));
             const found = await this.get(key);
             if (!found) throw new WaggleError('not_found', `there is no ${key}`, 404);
@@ -102,7 +102,7 @@ export class Definitions<Item, New> {
                 if (!(error instanceof WaggleError && error.code === 'revision_mismatch')) throw error;
             }
         }
-        throw new WaggleError('revision_mismatch', `${key} was changed by others ${MOST_CONFLICTS} times`, 412);
+        throw new WaggleError('revision_mismatch', `${key} was changed by others ${MAX_CONFLICTS} times`, 412);
     }
 
     /** Deletes a definition. One that does not exist is deleted already. */

@@ -8,11 +8,11 @@ use crate::location::{Format, Location, Path, Segment};
 use crate::source::Tree;
 
 /// The maximum length of a path, a query, a reference and a statement.
-const MOST_BYTES: usize = 16 * 1024;
+const MAX_BYTES: usize = 16 * 1024;
 /// The maximum length of a reference.
-const MOST_REFERENCE: usize = 256;
+const MAX_REFERENCE: usize = 256;
 /// The maximum number of members of a query.
-const MOST_QUERY: usize = 64;
+const MAX_QUERY: usize = 64;
 
 /// The members of a place as they are written: `path`, or `statement`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -67,7 +67,7 @@ impl Place {
     /// [`SettingsError`] that names a member of `text`.
     pub fn new(text: PlaceText) -> Result<Self, SettingsError> {
         if let Some(reference) = &text.reference {
-            check_length("ref", reference.len(), MOST_REFERENCE)?;
+            check_length("ref", reference.len(), MAX_REFERENCE)?;
             if reference.is_empty() || reference.contains(|c: char| c.is_control() || c.is_whitespace()) {
                 return Err(SettingsError::new("ref", "is not the name of a branch, tag or commit"));
             }
@@ -78,12 +78,12 @@ impl Place {
                     return Err(SettingsError::new("format", "is only for a statement"));
                 }
                 let path = path_pattern(&path)?;
-                if text.query.len() > MOST_QUERY {
-                    return Err(SettingsError::new("query", format!("has more than {MOST_QUERY} members")));
+                if text.query.len() > MAX_QUERY {
+                    return Err(SettingsError::new("query", format!("has more than {MAX_QUERY} members")));
                 }
                 let query = text.query.into_iter().map(|(name, value)| {
                     let bytes = name.len().max(value.len());
-                    check_length("query", bytes, MOST_BYTES)?;
+                    check_length("query", bytes, MAX_BYTES)?;
                     Ok((name, Pattern::parse("query", &value)?))
                 });
                 Ok(Self(Target::Path(path, query.collect::<Result<_, _>>()?, text.reference)))
@@ -92,7 +92,7 @@ impl Place {
                 if !text.query.is_empty() || text.reference.is_some() {
                     return Err(SettingsError::new("statement", "excludes query and ref"));
                 }
-                check_length("statement", statement.len(), MOST_BYTES)?;
+                check_length("statement", statement.len(), MAX_BYTES)?;
                 if statement.trim().is_empty() || statement.contains('\0') {
                     return Err(SettingsError::new("statement", "is empty or contains a NUL character"));
                 }
@@ -212,7 +212,7 @@ fn is_text(value: &str) -> bool {
 /// Parses a path. It is checked as it is written and as it is decoded, with a letter for each variable.
 fn path_pattern(text: &str) -> Result<Pattern, SettingsError> {
     let wrong = |problem: &str| SettingsError::new("path", problem.to_owned());
-    check_length("path", text.len(), MOST_BYTES)?;
+    check_length("path", text.len(), MAX_BYTES)?;
     let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let scheme = text.split_once(':').map(|(scheme, _)| scheme);
     if scheme.is_some_and(|scheme| scheme.chars().all(is_of_scheme)) {

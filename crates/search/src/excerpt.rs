@@ -7,7 +7,7 @@ use crate::query::Query;
 use crate::words::{pairs, parts, runs};
 
 /// The most occurrences in a text that are looked at.
-const MOST_OCCURRENCES: usize = 4_096;
+const MAX_OCCURRENCES: usize = 4_096;
 /// How far a cut is moved to a space, in characters.
 const TO_SPACE: usize = 16;
 
@@ -65,7 +65,7 @@ fn occurrences(text: &str, query: &Query) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut folded = String::new();
     for run in runs(text) {
-        if found.len() >= MOST_OCCURRENCES {
+        if found.len() >= MAX_OCCURRENCES {
             break;
         }
         let word = &text[run.at.clone()];

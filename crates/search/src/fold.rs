@@ -3,7 +3,7 @@
 use unicode_normalization::UnicodeNormalization;
 
 /// The longest indexed word in bytes; longer ones are cut, in documents and queries alike.
-const MOST_BYTES: usize = 64;
+const MAX_BYTES: usize = 64;
 
 /// Replaces `folded` by the folded form of a word: without case, accents and compatibility forms.
 pub(crate) fn fold(word: &str, folded: &mut String) {
@@ -30,7 +30,7 @@ fn is_folded(character: char) -> bool {
 
 /// Cuts a folded word to the length that is indexed.
 pub(crate) fn cut(folded: &str) -> &str {
-    &folded[..folded.floor_char_boundary(MOST_BYTES)]
+    &folded[..folded.floor_char_boundary(MAX_BYTES)]
 }
 
 fn push_lower_case(character: char, folded: &mut String) {

@@ -11,10 +11,10 @@ use crate::path::check_segments;
 use crate::skill::{Limits, RawFile, SKILL_MD};
 
 /// The maximum number of entries, directories included.
-const MOST_ENTRIES: usize = 4_096;
+const MAX_ENTRIES: usize = 4_096;
 /// The maximum number of signatures of a ZIP entry in the bytes of an archive, those in files included: a bound on the
 /// memory of its index.
-const MOST_SIGNATURES: usize = 4 * MOST_ENTRIES;
+const MAX_SIGNATURES: usize = 4 * MAX_ENTRIES;
 /// The bytes of headers that a tar archive may have for each entry.
 const HEADER_BYTES: usize = 4 * 512;
 
@@ -65,12 +65,12 @@ struct Unpacked {
 impl Unpacked {
     fn zip(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
         let signatures = bytes.windows(4).filter(|window| *window == b"PK\x01\x02");
-        if signatures.take(MOST_SIGNATURES + 1).count() > MOST_SIGNATURES {
-            return Err(ArchiveError::Entries(MOST_ENTRIES));
+        if signatures.take(MAX_SIGNATURES + 1).count() > MAX_SIGNATURES {
+            return Err(ArchiveError::Entries(MAX_ENTRIES));
         }
         let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(unreadable)?;
-        if archive.len() > MOST_ENTRIES {
-            return Err(ArchiveError::Entries(MOST_ENTRIES));
+        if archive.len() > MAX_ENTRIES {
+            return Err(ArchiveError::Entries(MAX_ENTRIES));
         }
         if archive.has_duplicate_names() {
             return Err(ArchiveError::Unreadable("a path occurs twice".to_owned()));
@@ -100,7 +100,7 @@ impl Unpacked {
 
     fn tar(&mut self, bytes: &[u8]) -> Result<(), ArchiveError> {
         let limit = self.limits.bytes;
-        let most = limit.saturating_add(MOST_ENTRIES * HEADER_BYTES);
+        let most = limit.saturating_add(MAX_ENTRIES * HEADER_BYTES);
         let mut archive = tar::Archive::new(Bounded { inner: GzDecoder::new(bytes), left: most });
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::FileTooLarge => ArchiveError::Bytes(limit),
@@ -108,8 +108,8 @@ impl Unpacked {
         };
         for (number, entry) in archive.entries().map_err(failed)?.enumerate() {
             let entry = entry.map_err(failed)?;
-            if number == MOST_ENTRIES {
-                return Err(ArchiveError::Entries(MOST_ENTRIES));
+            if number == MAX_ENTRIES {
+                return Err(ArchiveError::Entries(MAX_ENTRIES));
             }
             let path = text(&entry.path_bytes())?;
             let kind = match entry.header().entry_type() {

@@ -13,7 +13,7 @@ use crate::scalar::resolve;
 use crate::value::Value;
 
 /// The maximum depth of a collection; the outermost mapping has depth 0.
-const MOST_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// The line of the file that the first line of the frontmatter is.
 const FIRST_LINE: usize = 2;
@@ -64,8 +64,8 @@ fn options() -> Options {
         strict_indentation: true,
         disallow_directives: true,
         emit_unresolved_aliases: true,
-        flow_nesting_limit: MOST_DEPTH + 2,
-        block_nesting_limit: MOST_DEPTH + 2,
+        flow_nesting_limit: MAX_DEPTH + 2,
+        block_nesting_limit: MAX_DEPTH + 2,
     }
 }
 
@@ -148,7 +148,7 @@ impl<'y> Reader<'y> {
                 resolve(&text).ok_or_else(number)
             }
             Event::Scalar(text, ..) => Ok(Value::String(text.into_owned())),
-            Event::SequenceStart(..) | Event::MappingStart(..) if depth > MOST_DEPTH => {
+            Event::SequenceStart(..) | Event::MappingStart(..) if depth > MAX_DEPTH => {
                 Err(FrontmatterError::TooDeep(line_of(span)))
             }
             Event::SequenceStart(..) => self.list(depth),

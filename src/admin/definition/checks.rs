@@ -17,7 +17,7 @@ use crate::model::place::{SourcePlace, SourceText};
 use crate::model::resource::{Definition, parse_mime};
 
 /// Bytes of `annotations`, `icons`, `_meta` and `completions`, each.
-pub(crate) const MOST_RAW: usize = 64 * 1024;
+pub(crate) const MAX_RAW: usize = 64 * 1024;
 
 macro_rules! text {
     ($(#[$doc:meta])* $name:ident, $called:literal, $range:expr) => {
@@ -153,7 +153,7 @@ pub(crate) fn meta(field: &str, sent: Option<Box<RawValue>>) -> Result<Option<Bo
 pub(crate) fn source(sent: Option<Box<RawValue>>) -> Result<Option<Arc<SourcePlace>>, Fault> {
     let Some(raw) = sent.filter(|raw| raw.get() != "null") else { return Ok(None) };
     let value =
-        json::check(&raw, MOST_RAW).map_err(|error| Fault::invalid_params(format!("source {error}")))?;
+        json::check(&raw, MAX_RAW).map_err(|error| Fault::invalid_params(format!("source {error}")))?;
     let read = serde_path_to_error::deserialize::<_, json::Object<SourceText>>(value);
     let json::Object(text) = read.map_err(|found| {
         let path = found.path().to_string();
@@ -176,7 +176,7 @@ fn raw(
 ) -> Result<Option<Box<RawValue>>, Fault> {
     let Some(raw) = raw.filter(|raw| raw.get() != "null") else { return Ok(None) };
     let value =
-        json::check(&raw, MOST_RAW).map_err(|error| Fault::invalid_params(format!("{field} {error}")))?;
+        json::check(&raw, MAX_RAW).map_err(|error| Fault::invalid_params(format!("{field} {error}")))?;
     check(&value).map_err(|wrong| Fault::invalid_params(format!("{field}{wrong}")))?;
     Ok(Some(raw))
 }

@@ -4,7 +4,7 @@ use content_source::{ChangeHint, Path, Segment};
 use file_tree::PathFilter;
 
 /// The maximum number of paths that are scanned alone; with more, everything is.
-const MOST_PATHS: usize = 64;
+const MAX_PATHS: usize = 64;
 
 /// A part of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Extent {
         };
         match relative {
             Some(path) if paths.contains(&path) => {}
-            Some(path) if paths.len() < MOST_PATHS => paths.push(path),
+            Some(path) if paths.len() < MAX_PATHS => paths.push(path),
             _ => *self = Self::All,
         }
     }
@@ -76,7 +76,7 @@ mod tests {
     use content_source::{ChangeHint, Path, Segment};
     use file_tree::PathFilter;
 
-    use super::{Extent, MOST_PATHS};
+    use super::{Extent, MAX_PATHS};
 
     fn path(text: &str) -> Path {
         let segments = text.split('/').filter(|part| !part.is_empty());
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(extent("docs", &["docs/a/b.md", "other/c.md"]), Extent::Paths(vec!["a/b.md".to_owned()]));
         assert_eq!(extent("docs", &["docs"]), Extent::All);
         assert_eq!(extent("docs/a", &["docs"]), Extent::All);
-        let many: Vec<_> = (0..=MOST_PATHS).map(|number| number.to_string()).collect();
+        let many: Vec<_> = (0..=MAX_PATHS).map(|number| number.to_string()).collect();
         let many: Vec<_> = many.iter().map(String::as_str).collect();
         assert_eq!(extent("", &many), Extent::All);
         assert_eq!(extent("", &["a", "a"]), Extent::Paths(vec!["a".to_owned()]));

@@ -36,9 +36,9 @@ const SCAN_TIMEOUT: Duration = Duration::from_mins(5);
 /// The shortest time between two revisions of a mount that was listed.
 const BETWEEN_REVISIONS: Duration = Duration::from_secs(1);
 /// The maximum number of files that one transaction changes.
-const MOST_CHANGED: usize = 20_000;
+const MAX_CHANGED: usize = 20_000;
 /// How many times the files that a mount may list are looked at by one scan.
-const MOST_SEEN: usize = 10;
+const MAX_SEEN: usize = 10;
 
 /// A mount whose connection this replica has the lease of.
 #[derive(Debug, Clone)]
@@ -196,7 +196,7 @@ impl Scan {
                     is_complete = false;
                 }
             }
-            if seen >= most.saturating_mul(MOST_SEEN) {
+            if seen >= most.saturating_mul(MAX_SEEN) {
                 is_complete = false;
                 break;
             }
@@ -224,7 +224,7 @@ impl Scan {
         changed: Vec<Changed>,
         last_write: &mut Last,
     ) -> Result<Option<Revision>, Fault> {
-        let batches: Vec<_> = changed.chunks(MOST_CHANGED).map(<[_]>::to_vec).collect();
+        let batches: Vec<_> = changed.chunks(MAX_CHANGED).map(<[_]>::to_vec).collect();
         let last = batches.len().saturating_sub(1);
         for (number, batch) in batches.into_iter().enumerate() {
             if let Some(at) = last_write.at.filter(|_| listed.is_whole) {

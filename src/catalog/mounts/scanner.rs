@@ -31,20 +31,20 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// How often they are looked for without a change, if there are any.
 const REFRESH_IDLE: Duration = Duration::from_secs(30);
 /// The maximum number of mounts; further ones are scanned once there are fewer.
-const MOST_MOUNTS: i64 = 10_000;
-/// The maximum number of mounts of one tenant. Past [`MOST_MOUNTS`], tenants have as many each as there are places for.
-const MOST_OF_TENANT: i64 = MOST_MOUNTS / 4;
+const MAX_MOUNTS: i64 = 10_000;
+/// The maximum number of mounts of one tenant. Past [`MAX_MOUNTS`], tenants have as many each as there are places for.
+const MAX_OF_TENANT: i64 = MAX_MOUNTS / 4;
 /// The maximum number of concurrent scans, which are admitted in turn between tenants.
-const MOST_SCANS: usize = 4;
+const MAX_SCANS: usize = 4;
 /// The maximum number of scans that wait for another to end, and how long each waits.
-const MOST_WAITING: usize = 10_000;
+const MAX_WAITING: usize = 10_000;
 const WAITS_FOR_SCAN: Duration = Duration::from_mins(10);
 /// How often a tree of files is scanned besides notifications.
 const OF_FILES: Duration = Duration::from_mins(1);
 /// How soon a scan is repeated that the database made fail, and notifications are opened again.
 const RETRY: Duration = Duration::from_secs(2);
 /// The longest time after which a scan is repeated that the source made fail.
-const MOST_DELAY: Duration = Duration::from_mins(1);
+const MAX_DELAY: Duration = Duration::from_mins(1);
 /// How long a scan waits for notifications to begin.
 const OPENED_WITHIN: Duration = Duration::from_secs(5);
 /// The shortest time between two scans of a mount that changes.
@@ -69,7 +69,7 @@ struct Following {
 impl MountScanner {
     /// Scans nothing yet.
     pub fn new(catalog: Arc<Catalog>, leases: Arc<Leases>) -> Self {
-        let scans = FairSemaphore::new(MOST_SCANS, MOST_WAITING);
+        let scans = FairSemaphore::new(MAX_SCANS, MAX_WAITING);
         Self { catalog, leases, scans, followed: HashMap::new() }
     }
 
@@ -92,7 +92,7 @@ impl MountScanner {
                 seen != raises || !mounts.is_empty() && at.elapsed() >= REFRESH_IDLE
             };
             if looked.is_none_or(is_due) {
-                match self.catalog.store.scanned_mounts(MOST_MOUNTS, MOST_OF_TENANT).await {
+                match self.catalog.store.scanned_mounts(MAX_MOUNTS, MAX_OF_TENANT).await {
                     Ok(found) => (mounts, looked) = (found, Some((Instant::now(), raises))),
                     Err(error) => tracing::debug!(%error, "mounts not read"),
                 }
@@ -190,7 +190,7 @@ impl Followed {
                 }
                 Ok(Ended::Incomplete) => next = Extent::All,
                 Ok(Ended::Failed) => {
-                    full = Instant::now() + (RETRY * 2_u32.saturating_pow(failures)).min(MOST_DELAY);
+                    full = Instant::now() + (RETRY * 2_u32.saturating_pow(failures)).min(MAX_DELAY);
                     (self.seen, failures) = (None, failures.saturating_add(1).min(10));
                 }
                 // Whether it is, is looked up: another write may have been faster.

@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind, Result, Write};
 
 /// The maximum initial capacity; a longer text doubles it.
-const MOST_ROOM: usize = 8 << 10;
+const MAX_ROOM: usize = 8 << 10;
 
 /// Text of a limited length.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct BoundedText {
 impl BoundedText {
     /// An empty output, with capacity for `expected` bytes within the maximum.
     pub(super) fn new(limit: usize, expected: u64) -> Self {
-        let room = usize::try_from(expected).unwrap_or(usize::MAX).min(limit).min(MOST_ROOM);
+        let room = usize::try_from(expected).unwrap_or(usize::MAX).min(limit).min(MAX_ROOM);
         Self { text: String::with_capacity(room), limit, full: false }
     }
 

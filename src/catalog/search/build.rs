@@ -26,7 +26,7 @@ use crate::store::Store;
 const WAIT: Duration = Duration::from_mins(1);
 /// The maximum number of definitions, and the bytes of their texts, with which an index is patched; with more it is built
 /// anew.
-const MOST_PATCHED: (usize, usize) = (1_000, 8 << 20);
+const MAX_PATCHED: (usize, usize) = (1_000, 8 << 20);
 /// The maximum number of definitions, and about the most bytes of texts, that are loaded together.
 const BATCH: (usize, usize) = (256, 4 << 20);
 
@@ -70,7 +70,7 @@ impl Missing {
     /// With the files that changed; once they are too many for a patch, the others are left out.
     fn with_files(mut self, older: Arc<AgentSnapshot>, snapshot: Arc<AgentSnapshot>) -> Self {
         let (older, view) = (View::unfiltered(older), View::unfiltered(snapshot));
-        let (added, removed) = view.files_since(&older, MOST_PATCHED.0);
+        let (added, removed) = view.files_since(&older, MAX_PATCHED.0);
         self.files = added;
         self.removed.extend(removed.into_iter().map(|file| Subject::File(file.mount.tree_id, file.suffix)));
         self
@@ -86,7 +86,7 @@ impl Missing {
     fn is_patch(&self, document_bytes: usize) -> bool {
         let bytes = self.documents.iter().map(|document| text_bytes(&**document, document_bytes));
         let count = self.documents.len() + self.files.len() + self.removed.len();
-        count <= MOST_PATCHED.0 && bytes.sum::<usize>() <= MOST_PATCHED.1
+        count <= MAX_PATCHED.0 && bytes.sum::<usize>() <= MAX_PATCHED.1
     }
 }
 

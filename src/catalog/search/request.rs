@@ -12,7 +12,7 @@ const MAX_QUERY_CHARS: usize = 256;
 /// The number of results where no other is asked for.
 pub const DEFAULT_RESULTS: usize = 20;
 /// The maximum number of results.
-pub const MOST_RESULTS: usize = 500;
+pub const MAX_RESULTS: usize = 500;
 
 /// What is searched for.
 #[derive(Debug, Clone)]
@@ -42,9 +42,9 @@ impl SearchRequest {
         Self { kind, ..self }
     }
 
-    /// Finds at most `limit` definitions, and no more than [`MOST_RESULTS`].
+    /// Finds at most `limit` definitions, and no more than [`MAX_RESULTS`].
     #[must_use]
     pub fn limited(self, limit: usize) -> Self {
-        Self { limit: limit.min(MOST_RESULTS), ..self }
+        Self { limit: limit.min(MAX_RESULTS), ..self }
     }
 }

@@ -13,7 +13,7 @@ use crate::model::content::ContentHash;
 use crate::model::ids::{AgentId, AgentRef};
 
 /// The maximum number of builds, and of patches, that wait for others.
-const MOST_WAITING: usize = 1_024;
+const MAX_WAITING: usize = 1_024;
 
 /// The indexes of the agents that were searched last.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ impl Searches {
         Self {
             indexes: WeighedCache::new(budget, "search", |index| Arc::strong_count(index) > 1),
             beginnings: WeighedCache::new(budget, "search_texts", |_| false),
-            builds: FairSemaphore::new(limits.concurrent_builds, MOST_WAITING),
-            patches: FairSemaphore::new(limits.concurrent_builds, MOST_WAITING),
+            builds: FairSemaphore::new(limits.concurrent_builds, MAX_WAITING),
+            patches: FairSemaphore::new(limits.concurrent_builds, MAX_WAITING),
             limits,
             _stop: stop.clone().drop_guard(),
             stop,

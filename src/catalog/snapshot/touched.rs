@@ -7,7 +7,7 @@ use crate::model::allocated::{allocated, behind_arc, table};
 use crate::model::scope::{Change, ChangeKind, Revision};
 
 /// The maximum number of URIs; above it all count as changed.
-const MOST_URIS: usize = 4_096;
+const MAX_URIS: usize = 4_096;
 
 /// The newest revisions at which content changed.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ impl Touched {
             |change: &&Change| change.kind == ChangeKind::ResourceTouched && !is_registered(&change.subject);
         let mut touched = self.clone();
         for change in changes.iter().filter(is_of_template) {
-            if touched.by_uri.len() >= MOST_URIS {
+            if touched.by_uri.len() >= MAX_URIS {
                 touched = Self::all_at(change.revision);
             } else {
                 Arc::make_mut(&mut touched.by_uri).insert(change.subject.as_str().into(), change.revision);
@@ -56,7 +56,7 @@ impl Touched {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_URIS, Touched};
+    use super::{MAX_URIS, Touched};
     use crate::model::scope::{Change, ChangeKind, Revision};
 
     fn change(revision: i64, subject: &str) -> Change {
@@ -73,8 +73,8 @@ mod tests {
         let touched = touched.after(&[change(6, "a:b"), change(7, "a:resource")], |uri| uri == "a:resource");
         let of = |touched: &Touched, uri: &str| touched.of(uri).0;
         assert_eq!((of(&touched, "a:b"), of(&touched, "a:c"), of(&touched, "a:resource")), (6, 5, 5));
-        let many: Vec<_> = (0..MOST_URIS).map(|number| change(10, &format!("a:{number}"))).collect();
+        let many: Vec<_> = (0..MAX_URIS).map(|number| change(10, &format!("a:{number}"))).collect();
         let touched = touched.after(&many, |_| false);
-        assert_eq!((of(&touched, "a:b"), touched.by_uri.len() <= MOST_URIS), (10, true));
+        assert_eq!((of(&touched, "a:b"), touched.by_uri.len() <= MAX_URIS), (10, true));
     }
 }

@@ -26,9 +26,9 @@ use crate::store::leases::HeldLease;
 use crate::store::watching::Subject;
 
 /// The maximum number of watched contents of a connection; further ones are watched once others are not.
-const MOST_WATCHED: i64 = 50_000;
+const MAX_WATCHED: i64 = 50_000;
 /// The maximum number of concurrent fetches of a connection.
-const MOST_POLLS: usize = 8;
+const MAX_POLLS: usize = 8;
 /// How often content is looked at whose changes are reported.
 const SCAN: Duration = Duration::from_mins(1);
 /// How often files are looked at whose changes are not reported: what is unchanged is not read.
@@ -131,7 +131,7 @@ impl ConnectionWatch {
                     }
                 };
             }
-            let next = if polls.len() < MOST_POLLS { self.schedule.next() } else { None };
+            let next = if polls.len() < MAX_POLLS { self.schedule.next() } else { None };
             let wakes = next.into_iter().chain(reads_at).min();
             tokio::select! {
                 changed = held.changed() => {
@@ -149,7 +149,7 @@ impl ConnectionWatch {
                 hint = hints.next(&self.catalog) => self.hinted(&hint),
                 () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
             }
-            while polls.len() < MOST_POLLS
+            while polls.len() < MAX_POLLS
                 && let Some(poll) = self.begin()
             {
                 polls.spawn(poll);
@@ -159,7 +159,7 @@ impl ConnectionWatch {
 
     /// Reads what is watched.
     async fn read(&mut self) -> Result<(), Fault> {
-        let subjects = self.catalog.store.watching(self.held.lease.connection, MOST_WATCHED).await?;
+        let subjects = self.catalog.store.watching(self.held.lease.connection, MAX_WATCHED).await?;
         let live: HashSet<_> = subjects.iter().map(|(subject, _)| subject.clone()).collect();
         let gone: Vec<_> = self.watched.keys().filter(|subject| !live.contains(*subject)).cloned().collect();
         for subject in &gone {

@@ -19,9 +19,9 @@ use crate::store::StoreError;
 use crate::store::watching::Subject;
 
 /// The maximum number of subjects of a replica; further ones are watched once others are not.
-const MOST_SUBJECTS: usize = 50_000;
+const MAX_SUBJECTS: usize = 50_000;
 /// The maximum number of subjects of a tenant: those of a few leave no others unwatched.
-const MOST_OF_TENANT: usize = MOST_SUBJECTS / 4;
+const MAX_OF_TENANT: usize = MAX_SUBJECTS / 4;
 /// The maximum number of subjects of a statement.
 const AT_ONCE: usize = 1_000;
 /// For how long subjects are recorded without being extended.
@@ -141,7 +141,7 @@ impl Interest {
         let all: usize = others().map(|(_, subjects)| subjects.len()).sum();
         let of_tenant = others().filter(|(other, _)| other.tenant == agent.tenant);
         let of_tenant: usize = of_tenant.map(|(_, subjects)| subjects.len()).sum();
-        let most = MOST_SUBJECTS.saturating_sub(all).min(MOST_OF_TENANT.saturating_sub(of_tenant));
+        let most = MAX_SUBJECTS.saturating_sub(all).min(MAX_OF_TENANT.saturating_sub(of_tenant));
         let mut subjects = Subjects::new();
         let mut views = HashMap::new();
         for (number, (uri, caller)) in self.subscribed(agent, view).into_iter().enumerate() {

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use super::error::{MOST_AGENTS, TokenError};
+use super::error::{MAX_AGENTS, TokenError};
 use crate::config::{PublicUrl, TokenIssuer};
 use crate::model::allocated::{allocated, behind_arc};
 use crate::model::caller::KeyScope;
@@ -13,7 +13,7 @@ use crate::model::ids::Slug;
 use crate::model::label::{Label, Labels};
 
 /// The maximum length of a subject in bytes (`OpenID` Connect Core 1.0, section 2).
-const MOST_SUBJECT: usize = 255;
+const MAX_SUBJECT: usize = 255;
 
 /// The audience of a token (RFC 8707).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl ClaimRules {
     /// Reads the claims of a token that is valid now.
     pub(super) fn read(&self, claims: &Value, now: OffsetDateTime) -> Result<TokenGrant, TokenError> {
         let issuer = issuer_of(claims)?;
-        let subject = claims["sub"].as_str().filter(|sub| (1..=MOST_SUBJECT).contains(&sub.len()));
+        let subject = claims["sub"].as_str().filter(|sub| (1..=MAX_SUBJECT).contains(&sub.len()));
         let subject = subject.ok_or(TokenError::Claim("sub"))?;
         let (ends_at, issued_at) = self.times(claims, now)?;
         let audiences = self.audiences(&claims["aud"])?;
@@ -217,7 +217,7 @@ fn slug(value: &Value) -> Option<Slug> {
 /// Values that are not slugs name no agent.
 fn agents(value: &Value) -> Result<Vec<Slug>, TokenError> {
     let words = words(value);
-    if words.len() > MOST_AGENTS {
+    if words.len() > MAX_AGENTS {
         return Err(TokenError::Many);
     }
     Ok(words.into_iter().filter_map(|word| Slug::parse(word).ok()).collect())

@@ -1,7 +1,7 @@
 //! Why access tokens are refused.
 
 /// The maximum number of agents in a token.
-pub(super) const MOST_AGENTS: usize = 100;
+pub(super) const MAX_AGENTS: usize = 100;
 
 /// Why a token is refused. All but the last have the same answer; the log distinguishes them at `debug`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ pub enum TokenError {
     #[error("the token's {0} is missing or has the wrong type")]
     Claim(&'static str),
     /// It lists too many agents.
-    #[error("the token lists more agents than {}", MOST_AGENTS)]
+    #[error("the token lists more agents than {}", MAX_AGENTS)]
     Many,
     /// It is for another audience.
     #[error("the token's aud does not name this endpoint or gateway")]

@@ -12,7 +12,7 @@ use crate::config::SecureUrl;
 /// The timeout for one document.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// The maximum size of a document in bytes.
-const MOST_BYTES: usize = 512 * 1024;
+const MAX_BYTES: usize = 512 * 1024;
 
 /// Why an issuer's keys could not be fetched.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum FetchError {
     #[error("{0} answers {1}")]
     Status(String, StatusCode),
     /// The document is too long.
-    #[error("{0} is longer than {MOST_BYTES} bytes")]
+    #[error("{0} is longer than {MAX_BYTES} bytes")]
     Long(String),
     /// Not a discovery document.
     #[error("{0} is not a discovery document: expected an issuer and a jwks_uri")]
@@ -107,7 +107,7 @@ impl Source {
         }
         let mut text = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(away)? {
-            if text.len() + piece.len() > MOST_BYTES {
+            if text.len() + piece.len() > MAX_BYTES {
                 return Err(FetchError::Long(url.to_owned()));
             }
             text.extend_from_slice(&piece);

@@ -21,7 +21,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
 
 /// Requests waiting for the keys of one issuer; further ones are refused as unavailable.
-const MOST_WAITING: usize = 128;
+const MAX_WAITING: usize = 128;
 
 /// The intervals of fetches.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ impl Issuer {
             intervals,
             known: watch::Sender::new(Known::default()),
             wanted: Notify::new(),
-            waiting: Semaphore::new(MOST_WAITING),
+            waiting: Semaphore::new(MAX_WAITING),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::model::algorithm::Algorithm;
 
 /// Most keys of one issuer.
-const MOST_KEYS: usize = 100;
+const MAX_KEYS: usize = 100;
 
 /// Identifies the key material of a key.
 pub(super) type Fingerprint = [u8; 32];
@@ -26,7 +26,7 @@ pub(super) struct KeySet(Vec<Arc<PublicKey>>);
 pub(super) enum KeySetError {
     #[error("it is not a JSON Web Key Set")]
     Form,
-    #[error("it lists more than {MOST_KEYS} keys")]
+    #[error("it lists more than {MAX_KEYS} keys")]
     Many,
 }
 
@@ -72,7 +72,7 @@ impl KeySet {
     /// 5).
     pub(super) fn parse(text: &[u8]) -> Result<Self, KeySetError> {
         let listed: Listed = serde_json::from_slice(text).map_err(|_| KeySetError::Form)?;
-        if listed.keys.len() > MOST_KEYS {
+        if listed.keys.len() > MAX_KEYS {
             return Err(KeySetError::Many);
         }
         let read = |key| serde_json::from_value(key).ok().and_then(|key: Jwk| PublicKey::read(&key));

@@ -11,7 +11,7 @@ use super::error::ModernError;
 use crate::mcp::era::McpHeaders;
 use crate::mcp::wire::{Incoming, error_message, parse};
 
-const MOST_URIS: usize = 100;
+const MAX_URIS: usize = 100;
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -77,7 +77,7 @@ fn answer(headers: &[(&'static str, String)], body: &str) -> String {
     let read = parse(body.as_bytes());
     let id = read.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
     let decoded = match &read {
-        Ok(incoming) => decode(&McpHeaders::read(&headers), incoming, MOST_URIS),
+        Ok(incoming) => decode(&McpHeaders::read(&headers), incoming, MAX_URIS),
         Err(rejected) => Err(rejected.fault.clone().into()),
     };
     match decoded {
@@ -187,7 +187,7 @@ fn an_unknown_version_header_is_checked_before_a_missing_version_in_meta() {
     };
     let incoming = parse(body.as_bytes()).unwrap();
     let expected = ModernError::UnsupportedVersion { requested: "2025-06-18, 2025-11-25".to_owned() };
-    assert_eq!(decode(&McpHeaders::read(&headers), &incoming, MOST_URIS).unwrap_err(), expected);
+    assert_eq!(decode(&McpHeaders::read(&headers), &incoming, MAX_URIS).unwrap_err(), expected);
 }
 
 #[test]

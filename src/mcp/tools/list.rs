@@ -48,11 +48,7 @@ impl CallHandler {
         let labels = context.caller.labels();
         let purpose = purpose("mcp tools", &labels);
         let agent = context.caller.agent.0;
-        let open = |cursor: &str| {
-            let opened = self.seal.open(&purpose, agent, cursor);
-            opened.map_err(|_| Fault::invalid_params("params.cursor is not a cursor of this list"))
-        };
-        let after = cursor.map(open).transpose()?;
+        let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
         let changed = &context.view.snapshot().changed;
         let subject = ResultSubject::Tools(after.clone(), context.view.labels());
         let revision = changed.description.max(changed.lists.prompts);

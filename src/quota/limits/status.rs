@@ -13,7 +13,7 @@ const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// The maximum length of an item: the longest name in quotation marks, and two parameters with numbers of 20 digits.
-const MOST_ITEM: usize = 64;
+const MAX_ITEM: usize = 64;
 
 /// The state of a rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ fn seconds(wait: Duration) -> u64 {
 
 /// `"name";parameter=number;...`. Written without `format!`, since every answer carries one.
 fn item(name: &str, parameters: &[(&str, u64)]) -> HeaderValue {
-    let mut text = [0; MOST_ITEM];
+    let mut text = [0; MAX_ITEM];
     let mut rest = text.as_mut_slice();
     let mut put = |piece: &str| rest.write_all(piece.as_bytes());
     let mut put_all = || {
@@ -89,7 +89,7 @@ fn item(name: &str, parameters: &[(&str, u64)]) -> HeaderValue {
             put(itoa::Buffer::new().format(*number))
         })
     };
-    let written = put_all().map(|()| MOST_ITEM - rest.len());
+    let written = put_all().map(|()| MAX_ITEM - rest.len());
     let text = written.ok().and_then(|length| text.get(..length));
     text.and_then(|text| HeaderValue::from_bytes(text).ok()).unwrap_or(HeaderValue::from_static(""))
 }

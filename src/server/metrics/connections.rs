@@ -6,13 +6,13 @@ use crate::sources::{Connection, Connections};
 use crate::telemetry::exposition::{Exposition, Kind};
 
 /// The maximum number of connections that have metrics: the first in memory, in the order of their ids.
-const MOST: usize = 1_000;
+const MAX_CONNECTIONS: usize = 1_000;
 
 /// Appends them; families without samples until a connection is used.
 pub(super) fn render(out: &mut Exposition, connections: &Connections) {
     let mut known = connections.all_in_memory();
     known.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-    known.truncate(MOST);
+    known.truncate(MAX_CONNECTIONS);
     let help = "Fetches of a connection since it was last changed: with an answer of the source, or failed.";
     let mut family = out.family("waggle_connection_fetches_total", Kind::Counter, help);
     for connection in &known {

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// One thread for so many cores, and at least one.
 const CORES_OF_A_THREAD: usize = 4;
 /// The most threads, apart from those that wait for files.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// A runtime that starts with its first task.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl FetchRuntime {
     pub(super) fn handle(&self) -> Handle {
         let runtime = self.0.get_or_init(|| {
             let cores = available_parallelism().map_or(1, usize::from);
-            let threads = cores.div_ceil(CORES_OF_A_THREAD).min(MOST_THREADS);
+            let threads = cores.div_ceil(CORES_OF_A_THREAD).min(MAX_THREADS);
             let built = Builder::new_multi_thread()
                 .worker_threads(threads)
                 .thread_name("waggle-fetch")

@@ -198,7 +198,7 @@ async fn invalid_parameters_are_refused() {
         ("resources/list", r#"{"cursor":"\u0000"}"#, "cursor is not valid for this list"),
         ("resources/list", r#"{"cursor":"AAAAAAAAAAAAAAAAAAAAAA"}"#, "cursor is not valid for this list"),
         ("resources/list", r#"{"_meta":[]}"#, "params._meta must be an object"),
-        ("tools/list", r#"{"cursor":"x"}"#, "params.cursor is not a cursor of this list"),
+        ("tools/list", r#"{"cursor":"x"}"#, "cursor is not valid for this list"),
         ("tools/call", "{}", "params.name is required"),
         ("tools/call", r#"{"name":"\u0000"}"#, "unknown tool: \0"),
         ("initialize", "{}", "params.protocolVersion is required"),

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
 /// The most bytes of a request.
-const MOST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// Runs git in a directory, without configuration of the host.
 pub(crate) fn git(directory: &Path, arguments: &[&str]) {
@@ -36,7 +36,7 @@ pub(crate) async fn serve_repositories(folder: &Path) -> String {
 /// Answers by `git http-backend`, a program of the common gateway interface.
 async fn answer(State(folder): State<PathBuf>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let body = to_bytes(body, MOST_BYTES).await.unwrap();
+    let body = to_bytes(body, MAX_BYTES).await.unwrap();
     let header = |name: &str| head.headers.get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
     let mut backend = tokio::process::Command::new("git");
     backend.arg("http-backend").env_clear().env("PATH", std::env::var_os("PATH").unwrap());

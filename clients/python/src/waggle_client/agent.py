@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 New = TypeVar("New")
 
 #: How often a change is made again on what was written meanwhile.
-MOST_CONFLICTS = 10
+MAX_CONFLICTS = 10
 #: Exponential backoff with jitter after a conflict, in seconds: the wait is random, up to this times 2 to the number of conflicts.
 CONFLICT_WAIT = 0.02
 #: Items that a list requests at once: the most that a gateway answers.
@@ -82,7 +82,7 @@ class Definitions(Generic[Item, New]):
 
     def change(self, key: str, update: Callable[[Item], New]) -> Written:
         """Replaces a definition by what ``update`` makes of it, and again if it was changed in between."""
-        for attempt in range(MOST_CONFLICTS):
+        for attempt in range(MAX_CONFLICTS):
             if attempt > 0:
                 time.sleep(random.uniform(0, CONFLICT_WAIT * 2**attempt))
             found = self.get(key)
@@ -95,7 +95,7 @@ class Definitions(Generic[Item, New]):
             except WaggleError as error:
                 if error.code != "revision_mismatch":
                     raise
-        raise WaggleError("revision_mismatch", f"{key} was changed by others {MOST_CONFLICTS} times", 412)
+        raise WaggleError("revision_mismatch", f"{key} was changed by others {MAX_CONFLICTS} times", 412)
 
     def delete(self, key: str, *, if_revision: Optional[int] = None) -> None:
         """Deletes a definition. One that does not exist is deleted already."""

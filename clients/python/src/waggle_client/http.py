@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 #: Bytes of an answer: more than a gateway sends.
-MOST_BYTES = 256 << 20
+MAX_BYTES = 256 << 20
 #: The statuses of a gateway that is busy or starting, or whose database is away.
 BUSY = (429, 503)
 #: The waits before the second and later attempts, where the gateway names none: doubled from the first to the last.
@@ -107,9 +107,9 @@ class Transport:
         try:
             self._connection.request(method, self._base + path, body=data, headers=headers)
             with self._connection.getresponse() as response:
-                content = response.read(MOST_BYTES + 1)
-                if len(content) > MOST_BYTES:
-                    raise http.client.HTTPException(f"an answer of more than {MOST_BYTES} bytes")
+                content = response.read(MAX_BYTES + 1)
+                if len(content) > MAX_BYTES:
+                    raise http.client.HTTPException(f"an answer of more than {MAX_BYTES} bytes")
                 return response.status, response.headers, content
         except BaseException:
             self._connection.close()
