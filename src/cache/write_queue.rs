@@ -44,9 +44,9 @@ impl<T> Default for ScopeQueue<T> {
     }
 }
 
-/// A writer's place in the queue of a scope, which it leaves when this is dropped.
+/// A writer in the queue of a scope, which it leaves when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place<'q, T> {
+pub(super) struct QueuedWriter<'q, T> {
     queue: &'q WriteQueue<T>,
     scope: Scope,
     turn: Arc<Mutex<Option<T>>>,
@@ -55,13 +55,13 @@ pub(super) struct Place<'q, T> {
 /// The permit to write to a scope, with what the writer before has left.
 pub(super) type Turn<T> = OwnedMutexGuard<Option<T>>;
 
-impl<T> Drop for Place<'_, T> {
+impl<T> Drop for QueuedWriter<'_, T> {
     fn drop(&mut self) {
         self.queue.leave(self.scope);
     }
 }
 
-impl<T> Place<'_, T> {
+impl<T> QueuedWriter<'_, T> {
     /// Waits for the permit, in the order of arrival.
     pub(super) async fn turn(&self) -> Turn<T> {
         Arc::clone(&self.turn).lock_owned().await
@@ -117,14 +117,14 @@ impl<T> WriteQueue<T> {
     ///
     /// # Errors
     /// [`Fault::Unavailable`] if too many writers wait already.
-    pub(super) fn enter(&self, scope: Scope) -> Result<Place<'_, T>, Fault> {
+    pub(super) fn enter(&self, scope: Scope) -> Result<QueuedWriter<'_, T>, Fault> {
         let queue = self.scopes.entry(scope).or_default();
         let writers = queue.writers.fetch_add(1, Ordering::Relaxed);
         if writers > self.options.waiting_per_scope {
             queue.writers.fetch_sub(1, Ordering::Relaxed);
             return Err(busy());
         }
-        Ok(Place { queue: self, scope, turn: Arc::clone(&queue.turn) })
+        Ok(QueuedWriter { queue: self, scope, turn: Arc::clone(&queue.turn) })
     }
 
     fn leave(&self, scope: Scope) {

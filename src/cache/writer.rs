@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::scope_map::ScopeMap;
 use super::shared_transaction::{Members, OpenTransaction, Outcome};
-use super::write_queue::{Place, QueueOptions, Turn, WriteQueue};
+use super::write_queue::{QueueOptions, QueuedWriter, Turn, WriteQueue};
 use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
@@ -100,8 +100,8 @@ impl Writer {
         audited: &AuditedWrite,
         work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let place = self.queue.enter(scope)?;
-        let acquired = place.acquire().await?;
+        let queued = self.queue.enter(scope)?;
+        let acquired = queued.acquire().await?;
         self.in_time(self.write_alone(acquired, audited, work)).await
     }
 
@@ -114,12 +114,12 @@ impl Writer {
         audited: &AuditedWrite,
         work: impl Fn() -> W,
     ) -> Result<T, Fault> {
-        let place = self.queue.enter(scope)?;
-        let acquired = place.acquire().await?;
+        let queued = self.queue.enter(scope)?;
+        let acquired = queued.acquire().await?;
         let writing = async {
-            match self.write_shared(&place, acquired, audited, work()).await {
+            match self.write_shared(&queued, acquired, audited, work()).await {
                 Some(done) => done,
-                None => self.write_alone(place.acquire().await?, audited, work()).await,
+                None => self.write_alone(queued.acquire().await?, audited, work()).await,
             }
         };
         self.in_time(writing).await
@@ -160,7 +160,7 @@ impl Writer {
     /// Returns `None` if the transaction was rolled back because of another write, or of this one after others.
     async fn write_shared<T>(
         &self,
-        place: &Place<'_, OpenTransaction>,
+        queued: &QueuedWriter<'_, OpenTransaction>,
         (mut turn, share): Acquired,
         audited: &AuditedWrite,
         work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
@@ -186,7 +186,7 @@ impl Writer {
         let outcome = members.add(&written, spans(audited, &written.revisions));
         *turn = Some(OpenTransaction { transaction, members });
         drop(turn);
-        match self.outcome(place, outcome).await {
+        match self.outcome(queued, outcome).await {
             Outcome::Committed => {
                 unanswered.committed();
                 written.entry.into_iter().for_each(Entry::committed);
@@ -216,13 +216,13 @@ impl Writer {
     /// Waits until the transaction has ended, and ends it if no other writer waits for its turn before.
     async fn outcome(
         &self,
-        place: &Place<'_, OpenTransaction>,
+        queued: &QueuedWriter<'_, OpenTransaction>,
         mut outcome: oneshot::Receiver<Outcome>,
     ) -> Outcome {
         let mut turn = tokio::select! {
             biased;
             outcome = &mut outcome => return outcome.unwrap_or(Outcome::Failed(Fault::StorageUnavailable)),
-            turn = place.turn() => turn,
+            turn = queued.turn() => turn,
         };
         match outcome.try_recv() {
             // If it has ended meanwhile, the transaction in the queue is another one.

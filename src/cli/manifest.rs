@@ -40,17 +40,17 @@ pub(super) struct Applied {
 
 /// Definitions by kind and key.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(from = "Names")]
+#[serde(from = "ChangedLists")]
 struct Changed(Vec<(&'static str, String)>);
 
 #[derive(Deserialize)]
-struct Names {
+struct ChangedLists {
     #[serde(flatten)]
     lists: BTreeMap<String, Value>,
 }
 
-impl From<Names> for Changed {
-    fn from(Names { lists }: Names) -> Self {
+impl From<ChangedLists> for Changed {
+    fn from(ChangedLists { lists }: ChangedLists) -> Self {
         let named = |(list, kind, _): (&str, &'static str, &str)| {
             let keys = lists.get(list).and_then(Value::as_array).into_iter().flatten();
             let keys = keys.filter_map(Value::as_str).map(move |key| (kind, key.to_owned()));

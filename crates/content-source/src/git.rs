@@ -59,12 +59,12 @@ struct Secrets {
 
 /// A connection to a git repository.
 pub(crate) struct Git {
-    place: Place,
+    repository: Repository,
     /// The branch, tag or commit; the repository's `HEAD` if there is none.
     reference: Reference,
 }
 
-enum Place {
+enum Repository {
     Local { path: PathBuf, environment: Arc<Environment> },
     Remote(Arc<Remote>),
 }
@@ -126,12 +126,14 @@ impl Git {
                 SettingsError::new("settings.ref", "must be the name of a branch or tag, or a commit")
             })?,
         };
-        let place = if settings.url.starts_with("http://") || settings.url.starts_with("https://") {
+        let repository = if settings.url.starts_with("http://") || settings.url.starts_with("https://") {
             let egress = Egress::new(settings.allow_networks, Arc::clone(&environment.resolver));
             let tls = tls::configure(settings.ca.as_deref())?;
             let credentials = (secrets.username, secrets.password);
             let remote = Remote::new(&settings.url, credentials, egress, tls, Arc::clone(environment));
-            Place::Remote(Arc::new(remote.map_err(|problem| SettingsError::new("settings.url", problem))?))
+            Repository::Remote(Arc::new(
+                remote.map_err(|problem| SettingsError::new("settings.url", problem))?,
+            ))
         } else {
             let refuse = |member: &str| {
                 Err(SettingsError::new(member, "is not for a repository that is opened in place"))
@@ -150,9 +152,9 @@ impl Git {
                 let problem = "must be an HTTP URL, or a repository below one of `sources.file_roots`";
                 return Err(SettingsError::new("settings.url", problem));
             }
-            Place::Local { path, environment: Arc::clone(environment) }
+            Repository::Local { path, environment: Arc::clone(environment) }
         };
-        Ok(Self { place, reference })
+        Ok(Self { repository, reference })
     }
 
     /// The commit that a reference names now, or named at some time since.
@@ -166,12 +168,12 @@ impl Git {
             None => self.reference.clone(),
             Some(text) => Reference::parse(text).ok_or(FetchError::NotFound)?,
         };
-        match &self.place {
-            Place::Local { path, environment } => {
+        match &self.repository {
+            Repository::Local { path, environment } => {
                 let (path, environment) = (path.clone(), Arc::clone(environment));
                 blocking(move || Commit::open_in_place(&path, &environment, &reference)).await
             }
-            Place::Remote(remote) => {
+            Repository::Remote(remote) => {
                 let addresses = remote.resolve().await?;
                 // Dropped with this future: the work ends.
                 let interrupt = Interrupt(Arc::new(AtomicBool::new(false)));

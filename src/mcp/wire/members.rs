@@ -47,7 +47,7 @@ pub struct Members<'a> {
     shape: Shape,
     error: Option<MembersError>,
     inline: [Option<(&'a str, Value<'a>)>; INLINE],
-    /// Names with escapes, and members beyond the inline ones. A tree, so that no choice of names makes it slow.
+    /// NameComparison with escapes, and members beyond the inline ones. A tree, so that no choice of names makes it slow.
     spilled: BTreeMap<Cow<'a, str>, Value<'a>>,
 }
 
@@ -122,19 +122,19 @@ pub(super) fn walk<'a>(
     own: &mut Members<'a>,
     nested: &mut [(&'static str, &mut Members<'a>)],
 ) -> Result<(), serde_json::Error> {
-    if pass(text, Names::Read, own, nested).is_ok() {
+    if pass(text, NameComparison::Read, own, nested).is_ok() {
         return Ok(());
     }
     *own = Members::default();
     for (_, members) in nested.iter_mut() {
         **members = Members::default();
     }
-    pass(text, Names::Sent, own, nested)
+    pass(text, NameComparison::Sent, own, nested)
 }
 
 fn pass<'a>(
     text: &'a str,
-    names: Names,
+    names: NameComparison,
     own: &mut Members<'a>,
     nested: &mut [(&'static str, &mut Members<'a>)],
 ) -> Result<(), serde_json::Error> {
@@ -156,14 +156,14 @@ pub fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
 
 /// How names are compared.
 #[derive(Clone, Copy)]
-enum Names {
+enum NameComparison {
     /// By their unescaped text. Parsing fails at a lone surrogate.
     Read,
     /// By their text as sent, which distinguishes lone surrogates too; slower.
     Sent,
 }
 
-impl Names {
+impl NameComparison {
     fn next<'a, A: MapAccess<'a>>(self, map: &mut A) -> Result<Option<Cow<'a, str>>, A::Error> {
         match self {
             Self::Read => Ok(map.next_key::<Name<'a>>()?.map(|Name(name)| name)),
@@ -203,7 +203,7 @@ impl<'a> Visitor<'a> for NameVisitor {
 }
 
 struct Walk<'w, 'n, 'a> {
-    names: Names,
+    names: NameComparison,
     own: &'w mut Members<'a>,
     nested: &'w mut [(&'static str, &'n mut Members<'a>)],
 }

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::*;
 
 /// Answers a name with the next of its lists of addresses, with the last one from then on.
-struct Names {
+struct ScriptedResolver {
     lists: HashMap<&'static str, Vec<Vec<IpAddr>>>,
     lookups: AtomicUsize,
 }
 
-impl Resolve for Names {
+impl Resolve for ScriptedResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let lookup = self.lookups.fetch_add(1, Ordering::Relaxed);
         let found = self.lists.get(host).map(|lists| lists[lookup.min(lists.len() - 1)].clone());
@@ -19,10 +19,10 @@ impl Resolve for Names {
     }
 }
 
-fn names(lists: &[(&'static str, &[&[&str]])]) -> Arc<Names> {
+fn names(lists: &[(&'static str, &[&[&str]])]) -> Arc<ScriptedResolver> {
     let parse = |list: &&[&str]| list.iter().map(|text| text.parse().unwrap()).collect();
     let lists = lists.iter().map(|(name, lists)| (*name, lists.iter().map(parse).collect()));
-    Arc::new(Names { lists: lists.collect(), lookups: AtomicUsize::new(0) })
+    Arc::new(ScriptedResolver { lists: lists.collect(), lookups: AtomicUsize::new(0) })
 }
 
 fn networks(texts: &[&str]) -> Vec<IpNet> {

@@ -191,11 +191,11 @@ pub(super) async fn encoded(encoding: &str, bytes: &[u8]) -> Vec<u8> {
 
 /// Resolves names below `test` to this machine, `rebinds.test` only after the first look-up, and knows no others.
 #[derive(Default)]
-struct Names {
+struct TestResolver {
     lookups: AtomicUsize,
 }
 
-impl Resolve for Names {
+impl Resolve for TestResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let lookup = self.lookups.fetch_add(1, Ordering::SeqCst);
         let found: io::Result<Vec<IpAddr>> = match host {
@@ -216,6 +216,6 @@ pub(super) fn environment() -> Arc<Environment> {
         cache_dir: PathBuf::new(),
         cache_bytes: 0,
         own_database: None,
-        resolver: Arc::new(Names::default()),
+        resolver: Arc::new(TestResolver::default()),
     })
 }
