@@ -243,7 +243,7 @@ impl Metrics {
         let help = "Look-ups of keys in the database.";
         out.counter("waggle_key_look_ups_total", help, identity.key_look_ups);
         if let Some(expiring) = identity.expiring_keys {
-            let help = "Keys that expire within 14 days, except those with a successor that is valid for longer; the log names them.";
+            let help = "Keys that expire within 14 days, by their own expiry or their tenant's `maxKeyAgeDays`, except those with a successor that is valid for longer; the log names them.";
             out.gauge("waggle_keys_expiring", help, expiring);
         }
     }

@@ -138,11 +138,29 @@ impl Store {
         let rows = self
             .read(async |connection| {
                 sqlx::query!(
-                    r#"select k.uid, k.tenant, a.slug as "agent?", k.expires_at as "expires_at!", count(*) over () as "count!"
+                    r#"select k.uid as "uid!", k.tenant as "tenant!", a.slug as "agent?", k.expires_at as "expires_at!",
+                        count(*) over () as "count!"
                     from (
-                        select uid, tenant, agent, principal, created_at, expires_at from api_keys
-                        where revoked_at is null and expires_at > $1 and expires_at <= $2
-                        order by expires_at limit 10000
+                        (select k.uid, k.tenant, k.agent, k.principal, k.created_at, k.expires_at
+                        from api_keys k
+                        where k.revoked_at is null and k.expires_at > $1 and k.expires_at <= $2 and not exists (
+                            select from tenants t where t.uid = k.tenant
+                            and k.created_at + t.max_key_age_days * interval '24 hours' < k.expires_at
+                        )
+                        order by k.expires_at limit 10000)
+                        union all
+                        (select k.uid, k.tenant, k.agent, k.principal, k.created_at, k.created_at + t.age
+                        from (
+                            select uid, max_key_age_days * interval '24 hours' as age from tenants
+                            where max_key_age_days is not null
+                        ) t cross join lateral (
+                            select * from api_keys k
+                            where k.tenant = t.uid and k.revoked_at is null
+                            and k.created_at > $1 - t.age and k.created_at <= $2 - t.age
+                            and (k.expires_at is null or k.expires_at > k.created_at + t.age)
+                            order by k.created_at limit 10000
+                        ) k
+                        limit 10000)
                     ) k
                     left join agents a on a.uid = k.agent
                     where not exists (

@@ -226,3 +226,38 @@ async fn keys_expiring_soon_are_counted() {
     rotate(&expiring(2)).await;
     assert_eq!(counted().await.as_deref(), Some("3"));
 }
+
+#[tokio::test]
+async fn keys_that_end_by_their_age_are_counted() {
+    let (database, replica) = gateway().await;
+    replica.acme("a").await;
+    let expires = time::OffsetDateTime::now_utc() + time::Duration::days(10);
+    let expires = expires.format(&time::format_description::well_known::Rfc3339).unwrap();
+    let expiry = json!({"expiresAt": expires});
+    assert_eq!(replica.admin("POST", "/agents/a/keys", Some(expiry)).await.status, 201);
+    let counted = async || {
+        replica.running.services.identity.count_expiring_keys().await;
+        value(&replica, "waggle_keys_expiring").await
+    };
+    let limit = async |days: Option<u16>| {
+        let limited = replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": days}))).await;
+        assert_eq!(limited.status, 200, "{}", limited.text());
+    };
+    let active = database
+        .number("select count(*) from api_keys where revoked_at is null and tenant is not null")
+        .await;
+    assert_eq!(counted().await.as_deref(), Some("1"));
+    // All of them end before the expiry of the one, which counts once.
+    limit(Some(5)).await;
+    assert_eq!(counted().await, Some(active.to_string()));
+    limit(Some(12)).await;
+    assert_eq!(counted().await, Some(active.to_string()));
+    limit(Some(30)).await;
+    assert_eq!(counted().await.as_deref(), Some("1"));
+    // What has ended already does not end soon.
+    limit(Some(5)).await;
+    database.execute("update api_keys set created_at = created_at - interval '6 days'").await;
+    assert_eq!(counted().await.as_deref(), Some("0"));
+    limit(None).await;
+    assert_eq!(counted().await.as_deref(), Some("1"));
+}
