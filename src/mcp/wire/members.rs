@@ -47,7 +47,7 @@ pub struct Members<'a> {
     shape: Shape,
     error: Option<MembersError>,
     inline: [Option<(&'a str, Value<'a>)>; INLINE],
-    /// NameComparison with escapes, and members beyond the inline ones. A tree, so that no choice of names makes it slow.
+    /// Names with escapes, and members beyond the inline ones. A tree, so that no choice of names makes it slow.
     spilled: BTreeMap<Cow<'a, str>, Value<'a>>,
 }
 
