@@ -28,12 +28,12 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct OpenTransaction {
     pub(super) transaction: Transaction,
-    pub(super) members: Members,
+    pub(super) members: SharedWriters,
 }
 
 /// The writes of an open transaction, whose callers wait for its end. They are rolled back if this is dropped.
 #[derive(Debug)]
-pub(super) struct Members {
+pub(super) struct SharedWriters {
     /// The share of the pool that the transaction holds.
     share: Option<OwnedSemaphorePermit>,
     callers: Vec<oneshot::Sender<Outcome>>,
@@ -44,7 +44,7 @@ pub(super) struct Members {
     bytes: usize,
 }
 
-impl Members {
+impl SharedWriters {
     pub(super) fn new(share: Option<OwnedSemaphorePermit>) -> Self {
         Self { share, callers: Vec::new(), revisions: Vec::new(), spans: Vec::new(), bytes: 0 }
     }
@@ -78,7 +78,7 @@ impl Members {
     }
 }
 
-impl Drop for Members {
+impl Drop for SharedWriters {
     fn drop(&mut self) {
         answer(&mut self.callers, &Outcome::RolledBack);
     }
@@ -110,13 +110,13 @@ fn answer(callers: &mut Vec<oneshot::Sender<Outcome>>, outcome: &Outcome) {
 mod tests {
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::{MAX_BYTES, MAX_WRITES, Members, Outcome};
+    use super::{MAX_BYTES, MAX_WRITES, Outcome, SharedWriters};
     use crate::model::scope::{Revision, Scope};
     use crate::model::trace::{SpanContext, WriteSpan};
     use crate::store::write::Written;
 
-    fn members() -> Members {
-        Members::new(None)
+    fn members() -> SharedWriters {
+        SharedWriters::new(None)
     }
 
     fn written(revision: Option<i64>, bytes: usize) -> Written {

@@ -9,7 +9,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio_util::task::TaskTracker;
 
 use super::scope_map::ScopeMap;
-use super::shared_transaction::{Members, OpenTransaction, Outcome};
+use super::shared_transaction::{OpenTransaction, Outcome, SharedWriters};
 use super::write_queue::{QueueOptions, QueuedWriter, Turn, WriteQueue};
 use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
@@ -209,7 +209,7 @@ impl Writer {
         if let Some(open) = turn.take_if(|open| open.members.have_room()) {
             return Ok(open);
         }
-        let members = Members::new(self.end_other(turn, share).await);
+        let members = SharedWriters::new(self.end_other(turn, share).await);
         Ok(OpenTransaction { transaction: self.store.begin().await?, members })
     }
 

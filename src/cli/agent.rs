@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::admin::Admin;
 use super::format::{Cell, Kind, OutputArgs};
-use super::object::{BodyFile, Members, Objects, encoded, request};
+use super::object::{BodyFile, ObjectMembers, Objects, encoded, request};
 use super::output::Failure;
 use super::sources::Sources;
 
@@ -187,7 +187,7 @@ impl Agent {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let objects = Objects { admin: Admin::of(sources)?, kind: &KIND, output: self.output };
         let path = |id: &str| format!("/agents/{}", encoded(id));
-        let change = |id: &str, verb: &str, members: &Members| {
+        let change = |id: &str, verb: &str, members: &ObjectMembers| {
             objects.write(verb, id, &request(Method::PATCH, path(id), Some(members))?)
         };
         match self.command {
@@ -214,7 +214,7 @@ impl Agent {
             Command::Enable { id } => change(&id, "enabled", &enabled(true)?),
             Command::Disable { id } => change(&id, "disabled", &enabled(false)?),
             Command::Explain { id, key, method, params, address } => {
-                let mut members = Members::default();
+                let mut members = ObjectMembers::default();
                 members.set("keyId", &key)?;
                 members.set_some("request", message(method, params)?.as_ref())?;
                 members.set_some("address", address.as_ref())?;
@@ -245,8 +245,8 @@ struct Items {
     items: Vec<Box<RawValue>>,
 }
 
-fn enabled(enabled: bool) -> Result<Members, Failure> {
-    let mut members = Members::default();
+fn enabled(enabled: bool) -> Result<ObjectMembers, Failure> {
+    let mut members = ObjectMembers::default();
     members.set("enabled", &enabled)?;
     Ok(members)
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::admin::Admin;
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
-use super::object::{BodyFile, Members, Objects, encoded, request};
+use super::object::{BodyFile, ObjectMembers, Objects, encoded, request};
 use super::output::{Failure, print};
 use super::sources::Sources;
 
@@ -136,10 +136,10 @@ impl Connection {
                 objects.write("deleted", &id, &request(Method::DELETE, path(&id), None)?)
             }
             Command::Test { id, path: place, statement } => {
-                let mut source = Members::default();
+                let mut source = ObjectMembers::default();
                 source.set_some("path", place.as_ref())?;
                 source.set_some("statement", statement.as_ref())?;
-                let mut members = Members::default();
+                let mut members = ObjectMembers::default();
                 members.set("source", &source)?;
                 let call = request(Method::POST, format!("{}/test", path(&id)), Some(&members))?;
                 let answer: Value = serde_json::from_slice(&objects.admin.call(&call)?)?;
@@ -168,7 +168,7 @@ impl Flags {
         body: BodyFile,
         removed_secrets: &[String],
         sources: &Sources<'_>,
-    ) -> Result<Members, Failure> {
+    ) -> Result<ObjectMembers, Failure> {
         let mut members = body.members()?;
         match self.tenants.as_slice() {
             [all] if all == "*" => members.set("tenants", all)?,

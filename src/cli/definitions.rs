@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::admin::Admin;
 use super::format::{Kind, OutputArgs};
-use super::object::{BodyFile, Members, Objects, encoded, request};
+use super::object::{BodyFile, ObjectMembers, Objects, encoded, request};
 use super::output::Failure;
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -111,7 +111,7 @@ impl DefinitionKind {
         sources: &Sources<'_>,
         output: OutputArgs,
         it: &Addressed,
-        members: &Members,
+        members: &ObjectMembers,
     ) -> Result<(), Failure> {
         let mut call = request(Method::PUT, self.path(it), Some(members))?;
         call.condition = Some(("if-none-match", "*".to_owned()));
@@ -124,7 +124,7 @@ impl DefinitionKind {
         sources: &Sources<'_>,
         output: OutputArgs,
         it: &Addressed,
-        changed: &Members,
+        changed: &ObjectMembers,
     ) -> Result<(), Failure> {
         self.objects(sources, output)?.replace(self.path(it), &it.id, |members| members.replace_with(changed))
     }
@@ -142,7 +142,7 @@ impl DefinitionKind {
 }
 
 /// The members of a file, replaced by those of flags.
-pub(super) fn members(body: BodyFile, flags: &impl Serialize) -> Result<Members, Failure> {
+pub(super) fn members(body: BodyFile, flags: &impl Serialize) -> Result<ObjectMembers, Failure> {
     let mut members = body.members()?;
     members.replace_with(flags)?;
     Ok(members)

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
-use super::object::{Members, Objects, encoded, items, request};
+use super::object::{ObjectMembers, Objects, encoded, items, request};
 use super::output::{Failure, print};
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -201,12 +201,12 @@ impl Key {
                 )
             }
             Command::Update { id, labels, no_labels: _ } => {
-                let mut members = Members::default();
+                let mut members = ObjectMembers::default();
                 members.set("labels", &labels)?;
                 objects()?.write("updated", &id, &request(Method::PATCH, path(&id), Some(&members))?)
             }
             Command::Rotate { id, grace_seconds } => {
-                let mut members = Members::default();
+                let mut members = ObjectMembers::default();
                 members.set_some("graceSeconds", grace_seconds.as_ref())?;
                 let path = format!("{}/rotate", path(&id));
                 created(&objects()?, &request(Method::POST, path, Some(&members))?)

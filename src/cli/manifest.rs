@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::admin::{Admin, Request};
 use super::documents::Manifest;
-use super::object::Members;
+use super::object::ObjectMembers;
 use super::output::Failure;
 use super::unified::unified;
 use crate::model::ids::Slug;
@@ -177,12 +177,12 @@ struct Definitions(BTreeMap<(&'static str, String), Box<RawValue>>);
 
 impl Definitions {
     fn of(manifest: &[u8]) -> Result<Self, Failure> {
-        let manifest: Members = serde_json::from_slice(manifest)?;
+        let manifest: ObjectMembers = serde_json::from_slice(manifest)?;
         let mut all = BTreeMap::new();
         for (list, kind, key) in LISTS {
             let Some(items) = manifest.get(list) else { continue };
             for item in serde_json::from_str::<Vec<Box<RawValue>>>(items.get())? {
-                let members: Members = serde_json::from_str(item.get())?;
+                let members: ObjectMembers = serde_json::from_str(item.get())?;
                 if let Some(id) = members.get(key) {
                     all.insert((kind, serde_json::from_str(id.get())?), item);
                 }

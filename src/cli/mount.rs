@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::definitions::{self, Addressed, DefinitionKind};
 use super::format::{Cell, Kind, OutputArgs};
-use super::object::{BodyFile, Members};
+use super::object::{BodyFile, ObjectMembers};
 use super::output::Failure;
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -115,7 +115,7 @@ struct Flags {
 }
 
 impl Written {
-    fn members(self) -> Result<Members, Failure> {
+    fn members(self) -> Result<ObjectMembers, Failure> {
         definitions::members(self.body, &self.flags)
     }
 }

@@ -16,7 +16,7 @@ use super::output::Failure;
 /// The members of an object as JSON that is kept as it was sent.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Members(BTreeMap<String, Box<RawValue>>);
+pub(super) struct ObjectMembers(BTreeMap<String, Box<RawValue>>);
 
 /// A file with the body of a call.
 #[derive(Debug, Args)]
@@ -28,15 +28,15 @@ pub(super) struct BodyFile {
 
 impl BodyFile {
     /// The members of the file; none without a file.
-    pub(super) fn members(self) -> Result<Members, Failure> {
-        let Some(file) = self.file else { return Ok(Members::default()) };
+    pub(super) fn members(self) -> Result<ObjectMembers, Failure> {
+        let Some(file) = self.file else { return Ok(ObjectMembers::default()) };
         let bytes = input::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
         let json = input::as_json(&bytes).map_err(|wrong| Failure::Manifest(file.clone(), wrong))?;
         serde_json::from_str(&json).map_err(|error| Failure::Manifest(file, error.to_string()))
     }
 }
 
-impl Members {
+impl ObjectMembers {
     /// Sets a member.
     pub(super) fn set(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), Failure> {
         self.0.insert(name.to_owned(), serde_json::value::to_raw_value(value)?);
@@ -72,7 +72,11 @@ pub(super) fn encoded(text: &str) -> String {
 }
 
 /// A request with members as its body.
-pub(super) fn request(method: Method, path: String, members: Option<&Members>) -> Result<Request, Failure> {
+pub(super) fn request(
+    method: Method,
+    path: String,
+    members: Option<&ObjectMembers>,
+) -> Result<Request, Failure> {
     let body = members.map(serde_json::to_vec).transpose()?;
     Ok(Request { method, path, body, condition: None })
 }
@@ -134,10 +138,10 @@ impl Objects<'_> {
         &self,
         path: String,
         id: &str,
-        change: impl FnOnce(&mut Members) -> Result<(), Failure>,
+        change: impl FnOnce(&mut ObjectMembers) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let found = self.admin.exchange(&request(Method::GET, path.clone(), None)?)?;
-        let mut members: Members = serde_json::from_slice(&found.body)?;
+        let mut members: ObjectMembers = serde_json::from_slice(&found.body)?;
         change(&mut members)?;
         let condition = found.tag.map(|tag| ("if-match", tag));
         self.write("updated", id, &Request { condition, ..request(Method::PUT, path, Some(&members))? })

@@ -11,7 +11,7 @@ use super::admin::{Admin, Request};
 use super::definitions::{self, Addressed, DefinitionKind, NamedFlags};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
-use super::object::{BodyFile, Members, encoded, request};
+use super::object::{BodyFile, ObjectMembers, encoded, request};
 use super::output::{Failure, print, print_piece};
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -134,7 +134,7 @@ impl Put {
         let path = format!("/agents/{agent}/resources?uri={}", encoded(&uri));
         let found = admin.find(&path)?;
         let (tag, mut members) = match &found {
-            None => (None, Members::default()),
+            None => (None, ObjectMembers::default()),
             Some(found) => (found.tag.clone(), serde_json::from_slice(&found.body)?),
         };
         if let Some(name) = name.or_else(|| found.is_none().then(|| last_segment(&uri).to_owned())) {

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use super::definitions::{self, Addressed, DefinitionKind, NamedFlags};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
-use super::object::{BodyFile, Members};
+use super::object::{BodyFile, ObjectMembers};
 use super::output::Failure;
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -74,7 +74,7 @@ struct Written {
 }
 
 impl Written {
-    fn members(self) -> Result<Members, Failure> {
+    fn members(self) -> Result<ObjectMembers, Failure> {
         let mut members = definitions::members(self.body, &self.flags)?;
         if let Some(file) = self.template {
             let bytes = input::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;

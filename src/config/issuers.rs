@@ -75,7 +75,7 @@ impl Kind for Issuers {
         let mut wrong = Vec::new();
         let mut issuers: Vec<TokenIssuer> = Vec::new();
         for (at, table) in tables.into_iter().enumerate() {
-            let read = Members { at, table, wrong: &mut wrong }.issuer();
+            let read = IssuerTable { at, table, wrong: &mut wrong }.issuer();
             let Some(issuer) = read else { continue };
             if issuers.iter().any(|known| known.issuer == issuer.issuer) {
                 wrong.push(format!(
@@ -106,13 +106,13 @@ fn tables_of(text: &str) -> Result<Vec<Map<String, Value>>, String> {
 }
 
 /// The members of one entry, removed as they are read.
-struct Members<'w> {
+struct IssuerTable<'w> {
     at: usize,
     table: Map<String, Value>,
     wrong: &'w mut Vec<String>,
 }
 
-impl Members<'_> {
+impl IssuerTable<'_> {
     fn issuer(mut self) -> Option<TokenIssuer> {
         let issuer = self.required("issuer", &ISSUER);
         let tenants = self.required("tenants", &Tenants);

@@ -11,7 +11,7 @@ use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::ids::ConnectionId;
 use crate::model::scope::Revision;
-use crate::store::watching::Subject;
+use crate::store::watching::WatchedSubject;
 
 /// What content was found at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Store {
     /// The content of a subject that was found at this place, unless it is too old.
     pub async fn found_contents(
         &self,
-        (agent, variant): &Subject,
+        (agent, variant): &WatchedSubject,
         at: FoundAt,
     ) -> Result<Option<FoundContents<Vec<Content>>>, StoreError> {
         let row = self
@@ -128,7 +128,7 @@ impl Write {
     /// Stores the content of a subject for `lifetime` from when it was fetched.
     pub async fn put_found_contents(
         &mut self,
-        (agent, variant): &Subject,
+        (agent, variant): &WatchedSubject,
         at: FoundAt,
         found: &FoundContents<&[Content]>,
         lifetime: Duration,

@@ -11,7 +11,7 @@ use crate::model::ids::{AgentId, AgentRef, ConnectionId, TenantId};
 use crate::model::variant::Variant;
 
 /// What is watched: the content of a URI of an agent.
-pub type Subject = (AgentRef, Variant);
+pub type WatchedSubject = (AgentRef, Variant);
 
 impl Store {
     /// Records that a replica has streams that are subscribed to these subjects, whose content comes from these connections.
@@ -19,7 +19,7 @@ impl Store {
     pub async fn record_watching(
         &self,
         replica: Uuid,
-        subjects: &[(Subject, ConnectionId)],
+        subjects: &[(WatchedSubject, ConnectionId)],
         lifetime: Duration,
     ) -> Result<(), StoreError> {
         let columns = Columns::of(subjects.iter().map(|(subject, _)| subject));
@@ -58,7 +58,11 @@ impl Store {
     }
 
     /// Records that a replica has no streams any more that are subscribed to these subjects.
-    pub async fn forget_watching(&self, replica: Uuid, subjects: &[Subject]) -> Result<(), StoreError> {
+    pub async fn forget_watching(
+        &self,
+        replica: Uuid,
+        subjects: &[WatchedSubject],
+    ) -> Result<(), StoreError> {
         let columns = Columns::of(subjects);
         let delete = async |connection: &mut sqlx::PgConnection| {
             sqlx::query!(
@@ -117,7 +121,7 @@ impl Store {
         &self,
         connection: ConnectionId,
         most: i64,
-    ) -> Result<Vec<(Subject, Option<Found>)>, StoreError> {
+    ) -> Result<Vec<(WatchedSubject, Option<Found>)>, StoreError> {
         let rows = self
             .read(async |reader| {
                 sqlx::query!(
@@ -157,7 +161,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of<'s>(subjects: impl IntoIterator<Item = &'s Subject>) -> Self {
+    fn of<'s>(subjects: impl IntoIterator<Item = &'s WatchedSubject>) -> Self {
         let mut columns = Self { tenants: Vec::new(), agents: Vec::new(), uris: Vec::new() };
         for (agent, variant) in subjects {
             columns.tenants.push(agent.tenant.0);

@@ -27,7 +27,7 @@ use self::database_url::{DatabaseUrl, PostgresUrl};
 use self::postgres::{Postgres, is_denied};
 use self::session::Server;
 use self::sqlite::Sqlite;
-use self::statement::{Dialect, Statement};
+use self::statement::{SqlDialect, Statement};
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
@@ -63,7 +63,7 @@ struct Secrets {
 /// A connection to a database.
 pub(crate) struct Sql {
     database: Database,
-    dialect: Dialect,
+    dialect: SqlDialect,
     statements: BTreeMap<String, Statement>,
     allow_statements: bool,
 }
@@ -91,8 +91,8 @@ impl Sql {
         let url = DatabaseUrl::parse(&settings.url)
             .map_err(|problem| SettingsError::new("settings.url", problem))?;
         let dialect = match url {
-            DatabaseUrl::Postgres(_) => Dialect::Postgres,
-            DatabaseUrl::Sqlite(_) => Dialect::Sqlite,
+            DatabaseUrl::Postgres(_) => SqlDialect::Postgres,
+            DatabaseUrl::Sqlite(_) => SqlDialect::Sqlite,
         };
         let mut statements = BTreeMap::new();
         for (name, text) in &settings.statements {

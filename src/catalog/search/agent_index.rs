@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::document::{Group, SearchIndex, Subject};
+use super::document::{Group, SearchIndex, SearchedSubject};
 use super::request::SearchRequest;
 use crate::cache::Charge;
 use crate::catalog::snapshot::AgentSnapshot;
@@ -81,7 +81,7 @@ impl AgentIndex {
         &self,
         request: &SearchRequest,
         labels: &CallerLabels,
-    ) -> Option<(Arc<AgentSnapshot>, Vec<Subject>)> {
+    ) -> Option<(Arc<AgentSnapshot>, Vec<SearchedSubject>)> {
         let SearchRequest { query, kind, limit } = request;
         let state = self.state.read();
         let Indexed { index, snapshot, .. } = state.as_ref()?;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
 use super::agent_index::{AgentIndex, Extent, Indexed};
-use super::document::{Document, SearchIndex, Searched, Subject, insert_file};
+use super::document::{Document, SearchIndex, Searched, SearchedSubject, insert_file};
 use crate::cache::{FairSemaphore, Loader};
 use crate::catalog::snapshot::view::View;
 use crate::catalog::snapshot::{AgentSnapshot, ListedFile};
@@ -52,7 +52,7 @@ pub(super) struct Builder {
 struct Missing {
     documents: Vec<Arc<dyn Document>>,
     files: Vec<ListedFile>,
-    removed: Vec<Subject>,
+    removed: Vec<SearchedSubject>,
 }
 
 impl Missing {
@@ -72,7 +72,8 @@ impl Missing {
         let (older, view) = (View::unfiltered(older), View::unfiltered(snapshot));
         let (added, removed) = view.files_since(&older, MAX_PATCHED.0);
         self.files = added;
-        self.removed.extend(removed.into_iter().map(|file| Subject::File(file.mount.tree_id, file.suffix)));
+        self.removed
+            .extend(removed.into_iter().map(|file| SearchedSubject::File(file.mount.tree_id, file.suffix)));
         self
     }
 

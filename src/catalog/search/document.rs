@@ -34,7 +34,7 @@ pub enum SearchedKind {
 
 /// A definition in an index.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Subject {
+pub(super) enum SearchedSubject {
     /// The resource of a URI.
     Resource(ResourceUri),
     /// The file of a mount, by what stands after the mount's URI in its own.
@@ -55,7 +55,7 @@ pub(super) struct Group {
 }
 
 /// The definitions of an agent, by the words that they contain.
-pub(super) type SearchIndex = Index<Subject, Group>;
+pub(super) type SearchIndex = Index<SearchedSubject, Group>;
 
 /// The texts of a definition.
 #[derive(Debug, Clone, Copy)]
@@ -80,7 +80,7 @@ pub(super) trait Searched: Member {
     const SEARCHED: SearchedKind;
 
     /// Names a definition in an index.
-    fn subject(key: &Self::Key) -> Subject;
+    fn subject(key: &Self::Key) -> SearchedSubject;
 
     /// What clients read it by: a URI, the text of a template, or `prompt:` and the name of a prompt.
     fn id(&self) -> String;
@@ -98,8 +98,8 @@ pub(super) trait Searched: Member {
 impl Searched for Resource {
     const SEARCHED: SearchedKind = SearchedKind::Resource;
 
-    fn subject(key: &ResourceUri) -> Subject {
-        Subject::Resource(key.clone())
+    fn subject(key: &ResourceUri) -> SearchedSubject {
+        SearchedSubject::Resource(key.clone())
     }
 
     fn id(&self) -> String {
@@ -136,8 +136,8 @@ fn texts_within<'p>(parts: impl Iterator<Item = &'p Part>, most: usize) -> Vec<(
 impl Searched for ResourceTemplate {
     const SEARCHED: SearchedKind = SearchedKind::Template;
 
-    fn subject(key: &Self::Key) -> Subject {
-        Subject::Template(key.as_str().into())
+    fn subject(key: &Self::Key) -> SearchedSubject {
+        SearchedSubject::Template(key.as_str().into())
     }
 
     fn id(&self) -> String {
@@ -158,8 +158,8 @@ impl Searched for ResourceTemplate {
 impl Searched for Prompt {
     const SEARCHED: SearchedKind = SearchedKind::Prompt;
 
-    fn subject(key: &PromptName) -> Subject {
-        Subject::Prompt(key.clone())
+    fn subject(key: &PromptName) -> SearchedSubject {
+        SearchedSubject::Prompt(key.clone())
     }
 
     fn id(&self) -> String {
@@ -180,8 +180,8 @@ impl Searched for Prompt {
 impl Searched for Skill {
     const SEARCHED: SearchedKind = SearchedKind::Skill;
 
-    fn subject(key: &SkillRoot) -> Subject {
-        Subject::Skill(key.clone())
+    fn subject(key: &SkillRoot) -> SearchedSubject {
+        SearchedSubject::Skill(key.clone())
     }
 
     fn id(&self) -> String {
@@ -238,7 +238,7 @@ pub(super) fn insert_file(index: &mut SearchIndex, mount: &Mount, suffix: &Arc<s
     let uri = percent_decode_str(&uri).decode_utf8_lossy();
     let name = uri.rsplit('/').next().unwrap_or_default();
     let group = Group { kind: SearchedKind::Resource, labels: mount.labels.clone() };
-    let subject = Subject::File(mount.tree_id, Arc::clone(suffix));
+    let subject = SearchedSubject::File(mount.tree_id, Arc::clone(suffix));
     index.insert(subject, group, [(Field::Name, name), (Field::Uri, &*uri)]);
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use search::{Query, excerpt};
 
-use super::document::{Searched, SearchedKind, Subject, Texts, beginning};
+use super::document::{Searched, SearchedKind, SearchedSubject, Texts, beginning};
 use super::{DEFAULT_RESULTS, SearchRequest};
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::View;
@@ -66,13 +66,21 @@ impl Draft {
         }
     }
 
-    fn of_subject(view: &View, subject: &Subject) -> Option<Self> {
+    fn of_subject(view: &View, subject: &SearchedSubject) -> Option<Self> {
         match subject {
-            Subject::Resource(uri) => view.get::<Resource>(uri.as_str()).map(|found| Self::of(&**found)),
-            Subject::File(tree, suffix) => view.listed_file(*tree, suffix).map(|found| Self::of(&found)),
-            Subject::Template(text) => view.get::<ResourceTemplate>(text).map(|found| Self::of(&**found)),
-            Subject::Prompt(name) => view.get::<Prompt>(name.as_str()).map(|found| Self::of(&**found)),
-            Subject::Skill(root) => view.get::<Skill>(root.as_str()).map(|found| Self::of(&**found)),
+            SearchedSubject::Resource(uri) => {
+                view.get::<Resource>(uri.as_str()).map(|found| Self::of(&**found))
+            }
+            SearchedSubject::File(tree, suffix) => {
+                view.listed_file(*tree, suffix).map(|found| Self::of(&found))
+            }
+            SearchedSubject::Template(text) => {
+                view.get::<ResourceTemplate>(text).map(|found| Self::of(&**found))
+            }
+            SearchedSubject::Prompt(name) => {
+                view.get::<Prompt>(name.as_str()).map(|found| Self::of(&**found))
+            }
+            SearchedSubject::Skill(root) => view.get::<Skill>(root.as_str()).map(|found| Self::of(&**found)),
         }
     }
 
@@ -99,7 +107,7 @@ impl Catalog {
         payer: Payer,
         agent: AgentRef,
         view: View,
-        subjects: Vec<Subject>,
+        subjects: Vec<SearchedSubject>,
         SearchRequest { query, limit, .. }: SearchRequest,
     ) -> Result<Vec<Found>, Fault> {
         let mut drafts = subjects.iter().filter_map(|subject| Draft::of_subject(&view, subject)).take(limit);

@@ -23,7 +23,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::TenantId;
 use crate::sources::WatchEvent;
 use crate::store::leases::HeldLease;
-use crate::store::watching::Subject;
+use crate::store::watching::WatchedSubject;
 
 /// The maximum number of watched contents of a connection; further ones are watched once others are not.
 const MAX_WATCHED: i64 = 50_000;
@@ -66,7 +66,7 @@ struct Watched {
 
 /// How a look ended.
 struct Ended {
-    subject: Subject,
+    subject: WatchedSubject,
     looked: Result<Option<Looked>, Fault>,
     jitter: f64,
 }
@@ -79,8 +79,8 @@ pub(super) struct ConnectionWatch {
     permits: Arc<FairSemaphore<TenantId>>,
     /// Set while nothing is watched.
     is_idle: Arc<AtomicBool>,
-    watched: HashMap<Subject, Watched>,
-    by_path: BTreeMap<Vec<Segment>, HashSet<Subject>>,
+    watched: HashMap<WatchedSubject, Watched>,
+    by_path: BTreeMap<Vec<Segment>, HashSet<WatchedSubject>>,
     schedule: Schedule,
     stored: Arc<StoredBytes>,
     files: ConnectionFiles,
@@ -300,7 +300,7 @@ impl ConnectionWatch {
         }
     }
 
-    fn unplace(&mut self, subject: &Subject, path: &Path) {
+    fn unplace(&mut self, subject: &WatchedSubject, path: &Path) {
         if let Some(there) = self.by_path.get_mut(&path.segments) {
             there.remove(subject);
             if there.is_empty() {
@@ -332,7 +332,7 @@ impl ConnectionWatch {
         }
     }
 
-    fn look_again(&mut self, subject: &Subject, now: Instant, is_urgent: bool) {
+    fn look_again(&mut self, subject: &WatchedSubject, now: Instant, is_urgent: bool) {
         if let Some(watched) = self.watched.get_mut(subject) {
             (watched.again, watched.is_urgent) = (true, watched.is_urgent || is_urgent);
             if !watched.is_polled {
@@ -342,13 +342,13 @@ impl ConnectionWatch {
     }
 
     /// What is at a path, below it, or the directory that it is directly in.
-    fn concerned(&self, path: &Path) -> Vec<Subject> {
+    fn concerned(&self, path: &Path) -> Vec<WatchedSubject> {
         let below = self.by_path.range(path.segments.clone()..);
         let below = below.take_while(|(at, _)| at.starts_with(&path.segments));
         let mut concerned: Vec<_> = below.flat_map(|(_, subjects)| subjects.iter().cloned()).collect();
         if let Some((_, parent)) = path.segments.split_last() {
             let there = self.by_path.get(parent).into_iter().flatten();
-            let is_directory = |subject: &&Subject| {
+            let is_directory = |subject: &&WatchedSubject| {
                 let path = self.watched.get(*subject).and_then(|watched| watched.path.as_ref());
                 path.is_some_and(|path| path.is_directory)
             };

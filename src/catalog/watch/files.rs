@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::store::watching::Subject;
+use crate::store::watching::WatchedSubject;
 
 /// The watched files of mounts of all connections whose leases this replica holds.
 #[derive(Debug, Default)]
-pub struct WatchedFiles(Mutex<HashSet<Subject>>);
+pub struct WatchedFiles(Mutex<HashSet<WatchedSubject>>);
 
 impl WatchedFiles {
     /// Whether the content of a file is watched.
-    pub fn contains(&self, subject: &Subject) -> bool {
+    pub fn contains(&self, subject: &WatchedSubject) -> bool {
         self.0.lock().contains(subject)
     }
 }
@@ -22,7 +22,7 @@ impl WatchedFiles {
 #[derive(Debug)]
 pub(super) struct ConnectionFiles {
     all: Arc<WatchedFiles>,
-    own: HashSet<Subject>,
+    own: HashSet<WatchedSubject>,
 }
 
 impl ConnectionFiles {
@@ -30,13 +30,13 @@ impl ConnectionFiles {
         Self { all, own: HashSet::new() }
     }
 
-    pub(super) fn insert(&mut self, subject: &Subject) {
+    pub(super) fn insert(&mut self, subject: &WatchedSubject) {
         if self.own.insert(subject.clone()) {
             self.all.0.lock().insert(subject.clone());
         }
     }
 
-    pub(super) fn remove(&mut self, subject: &Subject) {
+    pub(super) fn remove(&mut self, subject: &WatchedSubject) {
         if self.own.remove(subject) {
             self.all.0.lock().remove(subject);
         }

@@ -16,7 +16,7 @@ use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
 use crate::model::variant::Variant;
 use crate::store::StoreError;
-use crate::store::watching::Subject;
+use crate::store::watching::WatchedSubject;
 
 /// The maximum number of subjects of a replica; further ones are watched once others are not.
 const MAX_SUBJECTS: usize = 50_000;
@@ -205,7 +205,7 @@ impl Interest {
             than.get(variant).is_none_or(|known| known != connection)
         };
         let gone = recorded.iter().filter(|(variant, connection)| other(variant, connection, &wanted));
-        let gone: Vec<Subject> = gone.map(|(variant, _)| (agent, variant.clone())).collect();
+        let gone: Vec<WatchedSubject> = gone.map(|(variant, _)| (agent, variant.clone())).collect();
         for batch in gone.chunks(AT_ONCE) {
             catalog.store.forget_watching(replica, batch).await?;
             for (_, variant) in batch {

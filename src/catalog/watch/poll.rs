@@ -17,7 +17,7 @@ use crate::model::scope::Revision;
 use crate::sources::{Missed, Polled};
 use crate::store::leases::ConnectionLease;
 use crate::store::watched::Found;
-use crate::store::watching::Subject;
+use crate::store::watching::WatchedSubject;
 
 /// What is known of watched content.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +60,7 @@ impl Catalog {
     pub(super) async fn look(
         self: &Arc<Self>,
         lease: &ConnectionLease,
-        subject: &Subject,
+        subject: &WatchedSubject,
         known: &Known,
         stored: &StoredBytes,
     ) -> Result<Option<Looked>, Fault> {

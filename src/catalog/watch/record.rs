@@ -27,7 +27,7 @@ use crate::store::definitions::Table;
 use crate::store::found_contents::{FoundAt, FoundContents, size};
 use crate::store::leases::ConnectionLease;
 use crate::store::watched::Found;
-use crate::store::watching::Subject;
+use crate::store::watching::WatchedSubject;
 use crate::store::write::Write;
 
 /// How the record of a change ended.
@@ -46,7 +46,7 @@ impl Catalog {
     pub(super) async fn record(
         self: &Arc<Self>,
         lease: &ConnectionLease,
-        (agent, variant): &Subject,
+        (agent, variant): &WatchedSubject,
         answering: &Answering,
         discovered: Discovered,
     ) -> Result<Recorded, Fault> {
@@ -151,7 +151,12 @@ impl Discovery {
         self.contents.as_deref()
     }
 
-    async fn store(&self, write: &mut Write, subject: Subject, revision: Revision) -> Result<(), Fault> {
+    async fn store(
+        &self,
+        write: &mut Write,
+        subject: WatchedSubject,
+        revision: Revision,
+    ) -> Result<(), Fault> {
         let Some(contents) = self.contents.as_deref() else { return Ok(()) };
         let at = FoundAt { connection: self.connection, connected: self.connected, revision };
         let found =

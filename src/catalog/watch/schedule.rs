@@ -4,31 +4,31 @@ use std::collections::{BTreeSet, HashMap};
 
 use tokio::time::Instant;
 
-use crate::store::watching::Subject;
+use crate::store::watching::WatchedSubject;
 
 /// The times at which subjects are due, each at most once.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    queue: BTreeSet<(Instant, Subject)>,
-    times: HashMap<Subject, Instant>,
+    queue: BTreeSet<(Instant, WatchedSubject)>,
+    times: HashMap<WatchedSubject, Instant>,
 }
 
 impl Schedule {
     /// Sets when a subject is due, in place of the time before.
-    pub(super) fn set(&mut self, subject: &Subject, at: Instant) {
+    pub(super) fn set(&mut self, subject: &WatchedSubject, at: Instant) {
         self.remove(subject);
         self.times.insert(subject.clone(), at);
         self.queue.insert((at, subject.clone()));
     }
 
     /// Sets when a subject is due unless it is due earlier.
-    pub(super) fn advance(&mut self, subject: &Subject, at: Instant) {
+    pub(super) fn advance(&mut self, subject: &WatchedSubject, at: Instant) {
         if self.times.get(subject).is_none_or(|before| *before > at) {
             self.set(subject, at);
         }
     }
 
-    pub(super) fn remove(&mut self, subject: &Subject) {
+    pub(super) fn remove(&mut self, subject: &WatchedSubject) {
         if let Some(at) = self.times.remove(subject) {
             self.queue.remove(&(at, subject.clone()));
         }
@@ -40,7 +40,7 @@ impl Schedule {
     }
 
     /// Takes the subject that has been due for longest.
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<Subject> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<WatchedSubject> {
         if self.next()? > now {
             return None;
         }
@@ -59,9 +59,9 @@ mod tests {
 
     use super::Schedule;
     use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
-    use crate::store::watching::Subject;
+    use crate::store::watching::WatchedSubject;
 
-    fn subject(uri: &str) -> Subject {
+    fn subject(uri: &str) -> WatchedSubject {
         let agent = AgentRef { tenant: TenantId(Uuid::nil()), uid: AgentId(Uuid::nil()) };
         (agent, ResourceUri::parse(uri).unwrap().into())
     }

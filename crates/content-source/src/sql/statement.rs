@@ -7,7 +7,7 @@
 
 /// The database whose quotes and comments are recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum SqlDialect {
     Postgres,
     Sqlite,
 }
@@ -37,7 +37,7 @@ impl Statement {
     /// Says what is wrong, to be continued from the name of a member.
     pub(super) fn parse(
         text: &str,
-        dialect: Dialect,
+        dialect: SqlDialect,
         is_denied: fn(&str) -> bool,
     ) -> Result<Self, &'static str> {
         let trimmed = text.trim_end();
@@ -80,7 +80,7 @@ impl Statement {
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
-    dialect: Dialect,
+    dialect: SqlDialect,
     is_denied: fn(&str) -> bool,
     depth: usize,
     /// Up to where the text is in `found`.
@@ -94,8 +94,8 @@ impl<'a> Lexer<'a> {
             match first {
                 '\'' => self.string(false)?,
                 '"' => self.identifier('"')?,
-                '`' if self.dialect == Dialect::Sqlite => self.identifier('`')?,
-                '[' if self.dialect == Dialect::Sqlite => self.identifier(']')?,
+                '`' if self.dialect == SqlDialect::Sqlite => self.identifier('`')?,
+                '[' if self.dialect == SqlDialect::Sqlite => self.identifier(']')?,
                 '-' if self.rest().starts_with("--") => self.skip_line(),
                 '/' if self.rest().starts_with("/*") => self.comment()?,
                 '(' => {
@@ -109,8 +109,8 @@ impl<'a> Lexer<'a> {
                 ';' => return Err("must be one statement, without `;`"),
                 '{' => self.parameter()?,
                 '}' => return Err("has a `}` without a `{`"),
-                '$' if self.dialect == Dialect::Postgres => self.dollar_quoted()?,
-                '?' | ':' | '@' | '$' | '#' if self.dialect == Dialect::Sqlite => {
+                '$' if self.dialect == SqlDialect::Postgres => self.dollar_quoted()?,
+                '?' | ':' | '@' | '$' | '#' if self.dialect == SqlDialect::Sqlite => {
                     return Err("must write parameters as `{name}`");
                 }
                 first if is_word(first) => self.word()?,
@@ -187,7 +187,7 @@ impl<'a> Lexer<'a> {
         let mut depth = 0_usize;
         loop {
             let rest = self.rest();
-            if rest.starts_with("/*") && (depth == 0 || self.dialect == Dialect::Postgres) {
+            if rest.starts_with("/*") && (depth == 0 || self.dialect == SqlDialect::Postgres) {
                 depth += 1;
                 self.at += 2;
             } else if rest.starts_with("*/") {
@@ -241,7 +241,7 @@ impl<'a> Lexer<'a> {
         let length = rest.find(|c: char| !is_word(c) && c != '$').unwrap_or(rest.len());
         let word = &rest[..length];
         self.at += length;
-        if self.dialect == Dialect::Postgres {
+        if self.dialect == SqlDialect::Postgres {
             if word.eq_ignore_ascii_case("e") && self.rest().starts_with('\'') {
                 return self.string(true);
             }
@@ -276,10 +276,10 @@ fn is_word(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(text: &str, dialect: Dialect) -> Result<(String, Vec<String>), &'static str> {
+    fn parse(text: &str, dialect: SqlDialect) -> Result<(String, Vec<String>), &'static str> {
         let denied = |identifier: &str| identifier.starts_with("dblink");
         let statement = Statement::parse(text, dialect, denied)?;
-        let marker = if dialect == Dialect::Postgres { '$' } else { '?' };
+        let marker = if dialect == SqlDialect::Postgres { '$' } else { '?' };
         Ok((statement.sub_query(marker), statement.parameters().to_vec()))
     }
 
@@ -296,8 +296,8 @@ mod tests {
         ];
         for (text, expected, names) in both {
             let names: Vec<String> = names.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(parse(text, Dialect::Postgres), Ok((expected.to_owned(), names.clone())), "{text}");
-            assert_eq!(parse(text, Dialect::Sqlite), Ok((expected.replace('$', "?"), names)), "{text}");
+            assert_eq!(parse(text, SqlDialect::Postgres), Ok((expected.to_owned(), names.clone())), "{text}");
+            assert_eq!(parse(text, SqlDialect::Sqlite), Ok((expected.replace('$', "?"), names)), "{text}");
         }
         let postgres = [
             ("select E'\\'{a}', {b}", "(select E'\\'{a}', $1\n)", "b"),
@@ -310,7 +310,7 @@ mod tests {
         ];
         for (text, expected, name) in postgres {
             assert_eq!(
-                parse(text, Dialect::Postgres),
+                parse(text, SqlDialect::Postgres),
                 Ok((expected.to_owned(), vec![name.to_owned()])),
                 "{text}"
             );
@@ -321,7 +321,7 @@ mod tests {
         ];
         for (text, expected, name) in sqlite {
             assert_eq!(
-                parse(text, Dialect::Sqlite),
+                parse(text, SqlDialect::Sqlite),
                 Ok((expected.to_owned(), vec![name.to_owned()])),
                 "{text}"
             );
@@ -351,8 +351,8 @@ mod tests {
             ("select \"dblink\"('')", "uses a function that is not allowed"),
         ];
         for (text, expected) in both {
-            assert_eq!(parse(text, Dialect::Postgres), Err(expected), "{text}");
-            assert_eq!(parse(text, Dialect::Sqlite), Err(expected), "{text}");
+            assert_eq!(parse(text, SqlDialect::Postgres), Err(expected), "{text}");
+            assert_eq!(parse(text, SqlDialect::Sqlite), Err(expected), "{text}");
         }
         let postgres = [
             ("select 1 /* /* */", "has a comment without an end"),
@@ -365,10 +365,10 @@ mod tests {
             ("select u&\"d\\0061ta\"", "must write identifiers without escapes"),
         ];
         for (text, expected) in postgres {
-            assert_eq!(parse(text, Dialect::Postgres), Err(expected), "{text}");
+            assert_eq!(parse(text, SqlDialect::Postgres), Err(expected), "{text}");
         }
         for text in ["select ?", "select ?1", "select :a", "select @a", "select $a"] {
-            assert_eq!(parse(text, Dialect::Sqlite), Err("must write parameters as `{name}`"), "{text}");
+            assert_eq!(parse(text, SqlDialect::Sqlite), Err("must write parameters as `{name}`"), "{text}");
         }
     }
 }
