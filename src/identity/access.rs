@@ -290,3 +290,18 @@ pub(super) fn decide(
     }
     Ok(access)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{AccessSubject, KeyHash, Presented};
+    use crate::cache::{MemoryBudget, WeighedCache};
+
+    #[test]
+    fn decision_is_found_for_its_key_and_slug_only() {
+        let decisions = WeighedCache::new(&MemoryBudget::new(1 << 20), "test", |_| false);
+        decisions.insert(AccessSubject { key: KeyHash([1; 32]), slug: "a".into() }, "kept", None, 0);
+        for (key, slug, found) in [(1, "a", Some("kept")), (1, "b", None), (2, "a", None)] {
+            assert_eq!(decisions.get(&Presented { key: KeyHash([key; 32]), slug }), found, "{key} {slug}");
+        }
+    }
+}
