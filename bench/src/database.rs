@@ -13,8 +13,10 @@ use tokio::time::timeout;
 use crate::error::{Error, excerpt};
 use crate::process;
 
-/// The timeout of one of PostgreSQL's programs: millions of rows take minutes.
-const PATIENCE: Duration = Duration::from_mins(30);
+/// The timeout of one of PostgreSQL's programs.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// The timeout of a script, which may write millions of rows.
+const SCRIPT_PATIENCE: Duration = Duration::from_mins(30);
 const CONNECTIONS: u16 = 1000;
 
 /// A running server.
@@ -76,7 +78,8 @@ impl Database {
     /// Runs a script of SQL, which everyone may read, in the database.
     pub(crate) async fn execute(&self, script: &Path) -> Result<(), Error> {
         let options = format!("-h 127.0.0.1 -p {} -U waggle -Xqo /dev/null -v ON_ERROR_STOP=1", self.port);
-        self.run("psql", &format!("{options} -f {} waggle", script.display())).await.map(|_| ())
+        let arguments = format!("{options} -f {} waggle", script.display());
+        self.run_within(SCRIPT_PATIENCE, "psql", &arguments).await.map(|_| ())
     }
 
     /// Returns the rows that a query selects in the database, their columns separated by `|`.
@@ -90,20 +93,24 @@ impl Database {
         self.run("pg_ctl", &format!("-D {} -m immediate -s -w stop", data.display())).await.map(|_| ())
     }
 
-    /// Runs one of PostgreSQL's programs, as a user that it accepts.
     async fn run(&self, program: &str, arguments: &str) -> Result<String, Error> {
+        self.run_within(PATIENCE, program, arguments).await
+    }
+
+    /// Runs one of PostgreSQL's programs, as a user that it accepts.
+    async fn run_within(&self, most: Duration, program: &str, arguments: &str) -> Result<String, Error> {
         let line = format!("cd / && {} {arguments}", self.programs.join(program).display());
         let mut command = Command::new(if other_user()?.is_some() { "su" } else { "sh" });
         if other_user()?.is_some() {
             command.args(["-s", "/bin/sh", "postgres"]);
         }
         command.args(["-c", &line]).stdin(Stdio::null()).kill_on_drop(true);
-        let late = |_| Error::TimedOut { server: "PostgreSQL", seconds: PATIENCE.as_secs() };
+        let late = |_| Error::TimedOut { server: "PostgreSQL", seconds: most.as_secs() };
         // To files: a started server would keep a pipe open.
         let [out, log] = ["out", "log"].map(|name| self.folder.with_extension(name));
         let file = |path: &Path| fs::File::create(path).map_err(Error::io("write a log"));
         command.stdout(file(&out)?).stderr(file(&log)?);
-        let done = timeout(PATIENCE, command.status()).await.map_err(late)?;
+        let done = timeout(most, command.status()).await.map_err(late)?;
         let read = |path: &Path| fs::read(path).unwrap_or_default();
         match done {
             Ok(status) if status.success() => Ok(String::from_utf8_lossy(&read(&out)).into_owned()),
