@@ -195,12 +195,12 @@ pub(super) struct AccessSubject {
 
 /// A borrowed [`AccessSubject`].
 #[derive(Debug, Hash)]
-struct Presented<'a> {
+struct AccessSubjectRef<'a> {
     key: KeyHash,
     slug: &'a str,
 }
 
-impl Equivalent<AccessSubject> for Presented<'_> {
+impl Equivalent<AccessSubject> for AccessSubjectRef<'_> {
     fn equivalent(&self, subject: &AccessSubject) -> bool {
         self.key == subject.key && *self.slug == *subject.slug
     }
@@ -226,7 +226,7 @@ impl Identity {
         (key, slug): (KeyHash, &str),
         client: ClientAddress,
     ) -> Result<Option<Arc<Caller>>, Fault> {
-        let last = self.memory.decisions.get(&Presented { key, slug });
+        let last = self.memory.decisions.get(&AccessSubjectRef { key, slug });
         if last.is_none() && !self.memory.key_tenants.contains(&key) {
             return Ok(None);
         }
@@ -293,7 +293,7 @@ pub(super) fn decide(
 
 #[cfg(test)]
 mod tests {
-    use super::{AccessSubject, KeyHash, Presented};
+    use super::{AccessSubject, AccessSubjectRef, KeyHash};
     use crate::cache::{MemoryBudget, WeighedCache};
 
     #[test]
@@ -301,7 +301,11 @@ mod tests {
         let decisions = WeighedCache::new(&MemoryBudget::new(1 << 20), "test", |_| false);
         decisions.insert(AccessSubject { key: KeyHash([1; 32]), slug: "a".into() }, "kept", None, 0);
         for (key, slug, found) in [(1, "a", Some("kept")), (1, "b", None), (2, "a", None)] {
-            assert_eq!(decisions.get(&Presented { key: KeyHash([key; 32]), slug }), found, "{key} {slug}");
+            assert_eq!(
+                decisions.get(&AccessSubjectRef { key: KeyHash([key; 32]), slug }),
+                found,
+                "{key} {slug}"
+            );
         }
     }
 }

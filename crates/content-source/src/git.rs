@@ -59,12 +59,12 @@ struct Secrets {
 
 /// A connection to a git repository.
 pub(crate) struct Git {
-    repository: Repository,
+    origin: Origin,
     /// The branch, tag or commit; the repository's `HEAD` if there is none.
     reference: Reference,
 }
 
-enum Repository {
+enum Origin {
     Local { path: PathBuf, environment: Arc<Environment> },
     Remote(Arc<Remote>),
 }
@@ -126,14 +126,12 @@ impl Git {
                 SettingsError::new("settings.ref", "must be the name of a branch or tag, or a commit")
             })?,
         };
-        let repository = if settings.url.starts_with("http://") || settings.url.starts_with("https://") {
+        let origin = if settings.url.starts_with("http://") || settings.url.starts_with("https://") {
             let egress = Egress::new(settings.allow_networks, Arc::clone(&environment.resolver));
             let tls = tls::configure(settings.ca.as_deref())?;
             let credentials = (secrets.username, secrets.password);
             let remote = Remote::new(&settings.url, credentials, egress, tls, Arc::clone(environment));
-            Repository::Remote(Arc::new(
-                remote.map_err(|problem| SettingsError::new("settings.url", problem))?,
-            ))
+            Origin::Remote(Arc::new(remote.map_err(|problem| SettingsError::new("settings.url", problem))?))
         } else {
             let refuse = |member: &str| {
                 Err(SettingsError::new(member, "is not for a repository that is opened in place"))
@@ -152,9 +150,9 @@ impl Git {
                 let problem = "must be an HTTP URL, or a repository below one of `sources.file_roots`";
                 return Err(SettingsError::new("settings.url", problem));
             }
-            Repository::Local { path, environment: Arc::clone(environment) }
+            Origin::Local { path, environment: Arc::clone(environment) }
         };
-        Ok(Self { repository, reference })
+        Ok(Self { origin, reference })
     }
 
     /// The commit that a reference names now, or named at some time since.
@@ -168,12 +166,12 @@ impl Git {
             None => self.reference.clone(),
             Some(text) => Reference::parse(text).ok_or(FetchError::NotFound)?,
         };
-        match &self.repository {
-            Repository::Local { path, environment } => {
+        match &self.origin {
+            Origin::Local { path, environment } => {
                 let (path, environment) = (path.clone(), Arc::clone(environment));
                 blocking(move || Commit::open_in_place(&path, &environment, &reference)).await
             }
-            Repository::Remote(remote) => {
+            Origin::Remote(remote) => {
                 let addresses = remote.resolve().await?;
                 // Dropped with this future: the work ends.
                 let interrupt = Interrupt(Arc::new(AtomicBool::new(false)));

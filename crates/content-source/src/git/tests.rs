@@ -48,15 +48,15 @@ struct Site {
 impl Site {
     fn new(cache_bytes: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let work = folder.path().join("work");
-        std::fs::create_dir_all(work.join("guides/more")).unwrap();
-        git(&work, &["init", "-q", "-b", "main"]);
-        std::fs::write(work.join("README.md"), "# Read me\n").unwrap();
-        std::fs::write(work.join("guides/intro.md"), "one").unwrap();
-        std::fs::write(work.join("guides/b.bin"), b"\0\xff\r\n").unwrap();
-        std::fs::write(work.join("guides/more/deep.md"), "deep").unwrap();
-        std::fs::write(work.join(".gitattributes"), "*.md filter=evil ident\n").unwrap();
-        std::os::unix::fs::symlink("/etc/passwd", work.join("guides/link.md")).unwrap();
+        let repo = folder.path().join("repo");
+        std::fs::create_dir_all(repo.join("guides/more")).unwrap();
+        git(&repo, &["init", "-q", "-b", "main"]);
+        std::fs::write(repo.join("README.md"), "# Read me\n").unwrap();
+        std::fs::write(repo.join("guides/intro.md"), "one").unwrap();
+        std::fs::write(repo.join("guides/b.bin"), b"\0\xff\r\n").unwrap();
+        std::fs::write(repo.join("guides/more/deep.md"), "deep").unwrap();
+        std::fs::write(repo.join(".gitattributes"), "*.md filter=evil ident\n").unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", repo.join("guides/link.md")).unwrap();
         let site = Self {
             environment: Arc::new(Environment {
                 file_roots: vec![folder.path().to_owned()],
@@ -69,22 +69,22 @@ impl Site {
             folder,
         };
         site.commit("first");
-        git(&site.work(), &["tag", "-a", "v1", "-m", "one"]);
+        git(&site.repo(), &["tag", "-a", "v1", "-m", "one"]);
         site
     }
 
-    fn work(&self) -> std::path::PathBuf {
-        self.folder.path().join("work")
+    fn repo(&self) -> std::path::PathBuf {
+        self.folder.path().join("repo")
     }
 
     fn commit(&self, message: &str) -> String {
-        git(&self.work(), &["add", "-A"]);
-        git(&self.work(), &["commit", "-q", "-m", message]);
-        git(&self.work(), &["rev-parse", "HEAD"])
+        git(&self.repo(), &["add", "-A"]);
+        git(&self.repo(), &["commit", "-q", "-m", message]);
+        git(&self.repo(), &["rev-parse", "HEAD"])
     }
 
     fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.work().join(name), text).unwrap();
+        std::fs::write(self.repo().join(name), text).unwrap();
         self.commit(name)
     }
 
@@ -141,7 +141,7 @@ async fn scan(source: &Git, at: &str) -> Vec<(String, Option<u64>)> {
 
 /// What both ways to open a repository have in common.
 async fn reads_and_follows(site: &Site, source: &Git) {
-    let first = git(&site.work(), &["rev-parse", "HEAD"]);
+    let first = git(&site.repo(), &["rev-parse", "HEAD"]);
     for (at, reference, expected) in [
         ("README.md", None, Ok("# Read me\n")),
         ("guides/more/deep.md", None, Ok("deep")),
@@ -190,7 +190,7 @@ async fn reads_and_follows(site: &Site, source: &Git) {
     site.write("large.txt", &"x".repeat(64 * 1024 + 1));
     assert_eq!(text(source, "large.txt", None).await, Err(FetchError::TooLarge));
     for number in 0..11 {
-        std::fs::write(site.work().join(format!("guides/more/{number}")), "").unwrap();
+        std::fs::write(site.repo().join(format!("guides/more/{number}")), "").unwrap();
     }
     site.commit("many");
     assert_eq!(read(source, "guides/more/", None, None).await, Err(FetchError::TooLarge));
@@ -199,9 +199,9 @@ async fn reads_and_follows(site: &Site, source: &Git) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_is_read_in_place() {
     let site = Site::new(0);
-    let url = json!({"url": site.work().to_str().unwrap()});
+    let url = json!({"url": site.repo().to_str().unwrap()});
     reads_and_follows(&site, &site.connect(&url, &json!({})).unwrap()).await;
-    git(site.folder.path(), &["clone", "-q", "--bare", "work", "bare.git"]);
+    git(site.folder.path(), &["clone", "-q", "--bare", "repo", "bare.git"]);
     let url = format!("file://{}/bare.git", site.folder.path().display());
     let bare = site.connect(&json!({"url": url, "ref": "v1"}), &json!({})).unwrap();
     assert_eq!(text(&bare, "guides/intro.md", None).await, Ok("one".to_owned()));
@@ -214,25 +214,25 @@ async fn a_repository_in_place_does_not_lead_out_of_the_roots() {
     let outside = tempfile::tempdir().unwrap();
     let root = site.folder.path();
     let target = outside.path().to_str().unwrap();
-    git(outside.path(), &["clone", "-q", "--bare", site.work().to_str().unwrap(), "out.git"]);
+    git(outside.path(), &["clone", "-q", "--bare", site.repo().to_str().unwrap(), "out.git"]);
     std::os::unix::fs::symlink(outside.path().join("out.git"), root.join("link.git")).unwrap();
     std::fs::create_dir(root.join("pointer")).unwrap();
     std::fs::write(root.join("pointer/.git"), format!("gitdir: {target}/out.git\n")).unwrap();
-    git(root, &["clone", "-q", "--bare", "--shared", "work", "shared.git"]);
-    git(root, &["clone", "-q", "--bare", "work", "linked.git"]);
+    git(root, &["clone", "-q", "--bare", "--shared", "repo", "shared.git"]);
+    git(root, &["clone", "-q", "--bare", "repo", "linked.git"]);
     std::fs::remove_dir_all(root.join("linked.git/objects")).unwrap();
     std::os::unix::fs::symlink(outside.path().join("out.git/objects"), root.join("linked.git/objects"))
         .unwrap();
-    git(root, &["clone", "-q", "--bare", "work", "denied"]);
+    git(root, &["clone", "-q", "--bare", "repo", "denied"]);
     for (name, expected) in [
-        ("work", Ok("one".to_owned())),
+        ("repo", Ok("one".to_owned())),
         ("link.git", Err(FetchError::NotAllowed)),
         ("pointer", Err(FetchError::NotFound)),
         ("shared.git", Err(FetchError::NotAllowed)),
         ("linked.git", Err(FetchError::NotAllowed)),
         ("denied", Err(FetchError::NotAllowed)),
         ("none.git", Err(FetchError::NotFound)),
-        ("work/guides", Err(FetchError::NotFound)),
+        ("repo/guides", Err(FetchError::NotFound)),
     ] {
         let source = site.connect(&json!({"url": root.join(name).to_str().unwrap()}), &json!({})).unwrap();
         assert_eq!(text(&source, "guides/intro.md", None).await, expected, "{name}");
@@ -243,7 +243,7 @@ async fn a_repository_in_place_does_not_lead_out_of_the_roots() {
 async fn a_repository_is_cloned_over_http() {
     let site = Site::new(64 * 1024 * 1024);
     let server = Server::start(site.folder.path()).await;
-    let settings = json!({"url": server.url("work/.git"), "allowNetworks": ["127.0.0.1"]});
+    let settings = json!({"url": server.url("repo/.git"), "allowNetworks": ["127.0.0.1"]});
     reads_and_follows(&site, &site.connect(&settings, &json!({})).unwrap()).await;
     // Nothing is left of what was received but the clone.
     let mut names: Vec<_> =
@@ -259,10 +259,10 @@ async fn only_what_is_allowed_is_cloned() {
     let server = Server::start(site.folder.path()).await;
     let here = json!(["127.0.0.0/8"]);
     let secrets = json!({"username": "user", "password": "pass"});
-    let elsewhere = server.url("work/.git").replace("127.0.0.1", "2130706433");
+    let elsewhere = server.url("repo/.git").replace("127.0.0.1", "2130706433");
     let one = || Ok("one".to_owned());
     for (settings, secrets, expected) in [
-        (json!({"url": server.url("work/.git")}), json!({}), Err(FetchError::NotAllowed)),
+        (json!({"url": server.url("repo/.git")}), json!({}), Err(FetchError::NotAllowed)),
         (json!({"url": elsewhere}), json!({}), Err(FetchError::NotAllowed)),
         (json!({"url": "http://8.8.8.8/a.git"}), secrets.clone(), Err(FetchError::NotAllowed)),
         (json!({"url": elsewhere, "allowNetworks": here}), json!({}), one()),
@@ -272,23 +272,23 @@ async fn only_what_is_allowed_is_cloned() {
             Err(FetchError::NotFound),
         ),
         (
-            json!({"url": server.url("redirect/work/.git"), "allowNetworks": here}),
+            json!({"url": server.url("redirect/repo/.git"), "allowNetworks": here}),
             json!({}),
             Err(FetchError::Unreachable),
         ),
         (
-            json!({"url": server.url("private/work/.git"), "allowNetworks": here}),
+            json!({"url": server.url("private/repo/.git"), "allowNetworks": here}),
             json!({}),
             Err(FetchError::Denied),
         ),
-        (json!({"url": server.url("private/work/.git"), "allowNetworks": here}), secrets, one()),
+        (json!({"url": server.url("private/repo/.git"), "allowNetworks": here}), secrets, one()),
         (
-            json!({"url": server.url("private/work/.git"), "allowNetworks": here}),
+            json!({"url": server.url("private/repo/.git"), "allowNetworks": here}),
             json!({"username": "user", "password": "other"}),
             Err(FetchError::Denied),
         ),
         (
-            json!({"url": server.url("forbidden/work/.git"), "allowNetworks": here}),
+            json!({"url": server.url("forbidden/repo/.git"), "allowNetworks": here}),
             json!({}),
             Err(FetchError::Denied),
         ),
@@ -313,7 +313,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 async fn clones_stay_within_their_budget() {
     let site = Site::new(300_000);
     let server = Server::start(site.folder.path()).await;
-    std::fs::write(site.work().join("noise"), noise(200_000)).unwrap();
+    std::fs::write(site.repo().join("noise"), noise(200_000)).unwrap();
     site.commit("noise");
     let connect = |path: &str| {
         let settings = json!({"url": server.url(path), "allowNetworks": ["127.0.0.1"]});
@@ -335,23 +335,23 @@ async fn clones_stay_within_their_budget() {
         panic!("{path}: {} clones instead of {left}", clones());
     };
     // The second goes in place of the first.
-    for path in ["work/.git", "again/work/.git", "work/.git"] {
+    for path in ["repo/.git", "again/repo/.git", "repo/.git"] {
         fetched(path, Ok("one".to_owned()), 1).await;
     }
-    std::fs::write(site.work().join("noise"), noise(400_000)).unwrap();
+    std::fs::write(site.repo().join("noise"), noise(400_000)).unwrap();
     site.commit("more noise");
     // What is over the budget does not stay, whether it was received to its end or not.
-    fetched("work/.git", Err(FetchError::TooLarge), 0).await;
+    fetched("repo/.git", Err(FetchError::TooLarge), 0).await;
 }
 
 #[tokio::test]
 async fn packs_and_files_take_their_time() {
     let site = Site::new(1 << 30);
     let server = Server::start(site.folder.path()).await;
-    std::fs::write(site.work().join("noise"), noise(60_000)).unwrap();
+    std::fs::write(site.repo().join("noise"), noise(60_000)).unwrap();
     site.commit("noise");
-    let remote = json!({"url": server.url("work/.git"), "allowNetworks": ["127.0.0.0/8"]});
-    let local = json!({"url": site.work().to_str().unwrap()});
+    let remote = json!({"url": server.url("repo/.git"), "allowNetworks": ["127.0.0.0/8"]});
+    let local = json!({"url": site.repo().to_str().unwrap()});
     // The small file of a large pack; the large file of a repository in place.
     for (settings, at) in [(remote, "README.md"), (local, "noise")] {
         let source = site.connect(&settings, &json!({})).unwrap();
@@ -410,7 +410,7 @@ fn settings_that_are_refused_name_their_member() {
             "secrets must be an object with `username` and `password`, texts",
         ),
         (
-            json!({"url": site.work().to_str().unwrap()}),
+            json!({"url": site.repo().to_str().unwrap()}),
             json!({"password": "x"}),
             "secrets is not for a repository that is opened in place",
         ),
