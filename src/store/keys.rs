@@ -154,7 +154,7 @@ impl Store {
                             select uid, max_key_age_days * interval '24 hours' as age from tenants
                             where max_key_age_days is not null
                         ) t cross join lateral (
-                            select * from api_keys k
+                            select k.uid, k.tenant, k.agent, k.principal, k.created_at from api_keys k
                             where k.tenant = t.uid and k.revoked_at is null
                             and k.created_at > $1 - t.age and k.created_at <= $2 - t.age
                             and (k.expires_at is null or k.expires_at > k.created_at + t.age)

@@ -184,20 +184,28 @@ async fn value(replica: &Replica, name: &str) -> Option<String> {
     sample(&scrape(&replica.http, &[]).await.text(), name).map(str::to_owned)
 }
 
+/// Makes a key of the agent `a` that expires in so many days.
+async fn make_expiring(replica: &Replica, days: i64) {
+    let expires = time::OffsetDateTime::now_utc() + time::Duration::days(days);
+    let expires = expires.format(&time::format_description::well_known::Rfc3339).unwrap();
+    let made = replica.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": expires}))).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+/// `waggle_keys_expiring` after they were counted anew.
+async fn count_expiring(replica: &Replica) -> Option<String> {
+    replica.running.services.identity.count_expiring_keys().await;
+    value(replica, "waggle_keys_expiring").await
+}
+
 #[tokio::test]
 async fn keys_expiring_soon_are_counted() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
     for days in [1, 13, 15] {
-        let expires = time::OffsetDateTime::now_utc() + time::Duration::days(days);
-        let expires = expires.format(&time::format_description::well_known::Rfc3339).unwrap();
-        let made = replica.admin("POST", "/agents/a/keys", Some(json!({"expiresAt": expires}))).await;
-        assert_eq!(made.status, 201, "{}", made.text());
+        make_expiring(&replica, days).await;
     }
-    let counted = async || {
-        replica.running.services.identity.count_expiring_keys().await;
-        value(&replica, "waggle_keys_expiring").await
-    };
+    let counted = async || count_expiring(&replica).await;
     assert_eq!(counted().await.as_deref(), Some("2"));
     let keys = replica.admin("GET", "/agents/a/keys", None).await.json();
     let expiring = |days: i64| {
@@ -231,14 +239,8 @@ async fn keys_expiring_soon_are_counted() {
 async fn keys_that_end_by_their_age_are_counted() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
-    let expires = time::OffsetDateTime::now_utc() + time::Duration::days(10);
-    let expires = expires.format(&time::format_description::well_known::Rfc3339).unwrap();
-    let expiry = json!({"expiresAt": expires});
-    assert_eq!(replica.admin("POST", "/agents/a/keys", Some(expiry)).await.status, 201);
-    let counted = async || {
-        replica.running.services.identity.count_expiring_keys().await;
-        value(&replica, "waggle_keys_expiring").await
-    };
+    make_expiring(&replica, 10).await;
+    let counted = async || count_expiring(&replica).await;
     let limit = async |days: Option<u16>| {
         let limited = replica.admin("PATCH", "/tenants/acme", Some(json!({"maxKeyAgeDays": days}))).await;
         assert_eq!(limited.status, 200, "{}", limited.text());
