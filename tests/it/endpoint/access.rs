@@ -132,23 +132,27 @@ async fn agent_access_setting_decides_who_is_answered() {
     assert_eq!(fixture.answers().await, private);
 }
 
+const DECISIONS: &str = r#"waggle_cache_entries{cache="decisions"}"#;
+
 #[tokio::test]
-async fn remembered_access_of_a_connection_ends_with_each_change() {
+async fn cached_access_decision_ends_with_each_change() {
     let fixture = Fixture::new().await;
     let replica = &fixture.replica;
     let (id, key) = replica.key("a", &["mcp"]).await;
     let answer = async |path: &str, key: &str| {
         status_and_code(&post(replica, path, &[("x-agent-api-key", key)], PING).await)
     };
-    // Requests that follow each other share a connection, which remembers the decision from the second on.
+    // The decision is cached from the second request on.
     let is_admitted = async || {
         for _ in 0..4 {
             assert_eq!(answer("/a/mcp", &key).await, "200 pong");
         }
     };
     is_admitted().await;
+    assert_eq!(replica.metric(DECISIONS).await, 1.0);
     assert_eq!(answer("/b/mcp", &key).await, "403 forbidden");
     assert_eq!(answer("/a/mcp", &fixture.sibling).await, "403 forbidden");
+    assert_eq!(replica.metric(DECISIONS).await, 1.0, "refusals are not cached");
     is_admitted().await;
     fixture.set_agent(json!({"enabled": false})).await;
     assert_eq!(answer("/a/mcp", &key).await, "403 agent_disabled");
