@@ -154,7 +154,7 @@ impl Catalog {
         let Some(sourced) = answering.sourced() else { return Ok(None) };
         let not_found = || Fault::ResourceNotFound(uri.clone());
         source_use.takes_from(sourced.source.connection());
-        let agent = AgentRef { tenant: caller.tenant, uid: caller.agent };
+        let agent = caller.agent_ref();
         let mut wanted = sourced.wanted(agent, caller.payer()).ok_or_else(not_found)?;
         wanted.found = sourced.is_touched.then(|| answering.variant(uri));
         self.outside(wanted, source_use).await.map(Some).map_err(|missed| match missed {

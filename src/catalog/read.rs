@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 
 use super::Catalog;
 use super::snapshot::view::{Answering, View};
-use super::snapshot::{AgentCell, AgentSnapshot};
+use super::snapshot::{AgentCell, AgentSnapshot, FirstRead};
 use crate::identity::grant::Caller;
 use crate::model::allocated::shared_bytes;
 use crate::model::call::{Content, Contents, List, ListPage, Page};
@@ -42,7 +42,20 @@ impl Catalog {
     /// [`Fault::Forbidden`] if the agent has just been deleted; [`Fault::StorageUnavailable`] if it is not in
     /// memory and the database is unreachable.
     pub async fn view(&self, caller: &Caller) -> Result<View, Fault> {
-        let snapshot = self.snapshot_of(caller.payer(), caller.tenant, caller.agent).await?;
+        self.view_to_read(caller, || None).await
+    }
+
+    /// As [`view`](Self::view), for a call that reads a resource: if the agent is not in memory, it is loaded with the
+    /// contents of the resource.
+    ///
+    /// # Errors
+    /// Those of [`view`](Self::view).
+    pub async fn view_to_read(
+        &self,
+        caller: &Caller,
+        uri: impl FnOnce() -> Option<ResourceUri>,
+    ) -> Result<View, Fault> {
+        let snapshot = self.snapshot_to_read(caller.payer(), caller.agent_ref(), uri).await?;
         Ok(View::new(snapshot, || caller.labels()))
     }
 
@@ -62,9 +75,18 @@ impl Catalog {
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
+        self.snapshot_to_read(payer, AgentRef { tenant, uid: agent }, || None).await
+    }
+
+    async fn snapshot_to_read(
+        &self,
+        payer: Payer,
+        agent: AgentRef,
+        first: impl FnOnce() -> Option<ResourceUri>,
+    ) -> Result<Arc<AgentSnapshot>, Fault> {
         let timeline = || self.scopes.timeline();
-        let cell = self.agents.get_or_create(agent, Some(tenant), |_, charge| {
-            AgentCell::new(AgentRef { tenant, uid: agent }, timeline(), charge)
+        let cell = self.agents.get_or_create(agent.uid, Some(agent.tenant), |_, charge| {
+            AgentCell::new(agent, timeline(), charge)
         });
         if let Some(fresh) = cell.fresh() {
             return Ok(fresh);
@@ -75,7 +97,7 @@ impl Catalog {
             return Ok(stale);
         }
         // Boxed, as every cold path below a hot one: the future of a read in memory is small to move.
-        match Box::pin(self.load_snapshot(payer, &cell)).await {
+        match Box::pin(self.load_snapshot(payer, agent, &cell, first())).await {
             Ok(found) => found.ok_or(Fault::Forbidden),
             Err(error) => match cell.stale() {
                 Some(stale) if self.loader.may_use_memory_after_failure().await => Ok(stale),
@@ -87,9 +109,18 @@ impl Catalog {
     async fn load_snapshot(
         &self,
         payer: Payer,
+        agent: AgentRef,
         cell: &AgentCell,
+        first: Option<ResourceUri>,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
-        self.loader.load(payer, async || cell.snapshot(&self.store, &self.sources).await).await
+        let keep = |(hash, bytes)| self.keep_contents(agent, hash, &bytes);
+        let first = first.as_ref().map(|uri| FirstRead { uri, keep: &keep });
+        self.loader.load(payer, async || cell.snapshot(&self.store, &self.sources, first).await).await
+    }
+
+    fn keep_contents(&self, agent: AgentRef, hash: ContentHash, bytes: &Bytes) {
+        let AgentRef { tenant, uid } = agent;
+        self.contents.insert((uid, hash), bytes.clone(), Some(tenant), shared_bytes(bytes));
     }
 
     /// The maximum number of items on a page.
@@ -193,11 +224,11 @@ impl Catalog {
         caller: &Caller,
         hashes: &[ContentHash],
     ) -> Result<BTreeMap<ContentHash, Bytes>, StoreError> {
-        let &Caller { tenant, agent, .. } = caller;
-        let load = async || self.store.contents(tenant, agent, hashes).await;
+        let agent @ AgentRef { tenant, uid } = caller.agent_ref();
+        let load = async || self.store.contents(tenant, uid, hashes).await;
         let loaded = self.loader.load(caller.payer(), load).await?;
         for (hash, bytes) in &loaded {
-            self.contents.insert((agent, *hash), bytes.clone(), Some(tenant), shared_bytes(bytes));
+            self.keep_contents(agent, *hash, bytes);
         }
         Ok(loaded)
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use tokio::sync::Mutex;
 
 use self::labelled_map::LabelledMap;
@@ -23,9 +24,10 @@ use crate::cache::{Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
 use crate::model::allocated::{behind_arc, texts};
 use crate::model::caller::Payer;
+use crate::model::content::ContentHash;
 use crate::model::definition::DefinitionKind;
 use crate::model::feed::BoxFuture;
-use crate::model::ids::AgentRef;
+use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::sources::{FailPoint, Sources};
@@ -131,6 +133,14 @@ impl Family for Revisions {
     type Of<K: DefinitionKind> = Revision;
 }
 
+/// A resource that is read as soon as the agent is in memory: its contents are loaded with the agent, in one statement.
+#[derive(Clone, Copy)]
+pub(super) struct FirstRead<'a> {
+    pub(super) uri: &'a ResourceUri,
+    /// Caches contents.
+    pub(super) keep: &'a (dyn Fn((ContentHash, Bytes)) + Sync),
+}
+
 /// The cell of an agent's snapshot. It exists before the snapshot is loaded.
 #[derive(Debug)]
 pub struct AgentCell {
@@ -170,28 +180,35 @@ impl AgentCell {
         self.stale().filter(|current| current.revision >= self.wanted())
     }
 
-    /// A snapshot at the newest known revision, or a newer one; `None` if the agent is gone.
+    /// A snapshot at the newest known revision, or a newer one; `None` if the agent is gone. If all of the agent is read for
+    /// it, so are the contents of the resource `first`.
     pub(super) async fn snapshot(
         &self,
         store: &Store,
         sources: &Sources,
+        first: Option<FirstRead<'_>>,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let _one_at_a_time = self.loading.lock().await;
         if let Some(fresh) = self.fresh() {
             return Ok(Some(fresh));
         }
         for _ in 1..MAX_LOADS {
-            let loaded = self.load(store, sources).await?;
+            let loaded = self.load(store, sources, first).await?;
             // Not looked up in the cell, which does not keep a snapshot that is too large.
             if loaded.as_ref().is_none_or(|loaded| loaded.revision >= self.wanted()) {
                 return Ok(loaded);
             }
         }
-        self.load(store, sources).await
+        self.load(store, sources, first).await
     }
 
-    async fn load(&self, store: &Store, sources: &Sources) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
-        let Some(loaded) = self.read(store, sources).await? else { return Ok(None) };
+    async fn load(
+        &self,
+        store: &Store,
+        sources: &Sources,
+        first: Option<FirstRead<'_>>,
+    ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
+        let Some(loaded) = self.read(store, sources, first).await? else { return Ok(None) };
         sources.pause(FailPoint::CacheFillRead).await;
         let loaded = Arc::new(loaded);
         // Served and not kept if it is too large for one entry, or too little else can be evicted for it.
@@ -201,7 +218,12 @@ impl AgentCell {
     }
 
     /// Reads what changed since the present snapshot; everything if there is none, or too much changed.
-    async fn read(&self, store: &Store, sources: &Sources) -> Result<Option<AgentSnapshot>, StoreError> {
+    async fn read(
+        &self,
+        store: &Store,
+        sources: &Sources,
+        first: Option<FirstRead<'_>>,
+    ) -> Result<Option<AgentSnapshot>, StoreError> {
         if let Some(old) = self.stale() {
             let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, sources).await?;
             let Some(state) = state else { return Ok(None) };
@@ -209,8 +231,11 @@ impl AgentCell {
                 return Ok(Some(self.patched(&old, state)));
             }
         }
-        let state = store.agent_state(self.agent, sources).await?;
-        Ok(state.map(|AgentState { head, description, definitions, entries, .. }| {
+        let state = store.agent_state(self.agent, first.map(|first| first.uri), sources).await?;
+        Ok(state.map(|AgentState { head, description, definitions, entries, contents, .. }| {
+            if let Some(FirstRead { keep, .. }) = first {
+                contents.into_iter().for_each(keep);
+            }
             let definitions = Definitions::new(definitions, entries);
             let touched = || Touched::all_at(head.revision);
             let changed = (Changed::all_at(head.revision), [touched(), touched()]);
@@ -220,7 +245,7 @@ impl AgentCell {
 
     /// The old snapshot with the changes since.
     fn patched(&self, old: &AgentSnapshot, state: AgentState) -> AgentSnapshot {
-        let AgentState { head, description, changes, mut definitions, entries } = state;
+        let AgentState { head, description, changes, mut definitions, entries, contents: _ } = state;
         let mut all = old.definitions.all.clone();
         each_kind!(K => {
             let now = std::mem::take(K::of_mut(&mut definitions));
@@ -278,7 +303,7 @@ impl ScopeCell for AgentCell {
         store: &'a Store,
         sources: &'a Sources,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move { self.snapshot(store, sources).await.map(drop) })
+        Box::pin(async move { self.snapshot(store, sources, None).await.map(drop) })
     }
 }
 

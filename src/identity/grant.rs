@@ -14,7 +14,7 @@ use crate::model::agent::{Access, AccessLimits, AgentAccess};
 use crate::model::allocated::{allocated, behind_arc, table};
 use crate::model::audit::event::Actor;
 use crate::model::caller::{Credential, Payer, Reach};
-use crate::model::ids::{AgentId, KeyId, TenantId};
+use crate::model::ids::{AgentId, AgentRef, KeyId, TenantId};
 use crate::model::key::{KeyHash, SecretKey};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Change, ChangeKind};
@@ -123,6 +123,11 @@ impl Caller {
     pub(super) fn new(grant: Option<Arc<Grant>>, access: AgentAccess) -> Self {
         let AgentAccess { agent, tenant, access, limits, .. } = access;
         Self { grant, tenant, agent, public: access == Access::Public, limits }
+    }
+
+    /// The agent with its tenant.
+    pub fn agent_ref(&self) -> AgentRef {
+        AgentRef { tenant: self.tenant, uid: self.agent }
     }
 
     /// Its credential, if it has one.

@@ -101,7 +101,7 @@ impl CallHandler {
         dialect: Dialect,
         source_use: &dyn SourceUse,
     ) -> Result<Bytes, Refusal> {
-        let view = self.catalog.view(caller).await?;
+        let view = self.catalog.view_to_read(caller, || call.resource()).await?;
         let context = CallContext { caller, view, dialect, source_use };
         let answered = match call {
             Call::ReadResource { uri } => self.read(&context, uri, ResultForm::Method).await,

@@ -1,14 +1,17 @@
 //! What the rows of an agent stand for: its description, its definitions, and the files of its mounts.
 
+use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
 
 use super::StoreError;
+use super::columns::hash;
 use super::definitions::sort;
 use super::mounts::StoredEntry;
 use super::resources::{StoredPart, join};
 use super::snapshot::Head;
 use super::tagged_rows::{Source, TaggedRow, set};
 use crate::model::agent::AgentDescription;
+use crate::model::content::ContentHash;
 use crate::model::definition::DefinitionKind;
 use crate::model::kinds::{ByKind, Family, Member, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision};
@@ -27,6 +30,8 @@ pub struct AgentState {
     pub definitions: ByKind<Stored>,
     /// The files of its mounts: all, or those that the changes concern and that are still there.
     pub entries: Vec<StoredEntry>,
+    /// The contents of the resource that was asked for.
+    pub contents: Vec<(ContentHash, Bytes)>,
 }
 
 /// Registered definitions, in byte order of their keys.
@@ -46,6 +51,7 @@ pub(super) struct AgentRows {
     definitions: ByKind<Stored>,
     parts: Vec<StoredPart>,
     entries: Vec<StoredEntry>,
+    contents: Vec<(ContentHash, Bytes)>,
 }
 
 impl AgentRows {
@@ -87,6 +93,7 @@ impl AgentRows {
             }
             Source::Part => self.parts.push(row.try_into()?),
             Source::Entry => self.entries.push(row.try_into()?),
+            Source::Content => self.contents.push((hash(set(row.hash)?)?, set(row.bytes)?.into())),
             Source::Resource => self.definitions.resources.push(row.try_into()?),
             Source::Template => self.definitions.templates.push(row.try_into()?),
             Source::Prompt => self.definitions.prompts.push(row.try_into()?),
@@ -114,9 +121,9 @@ impl AgentRows {
 
     /// What the rows stand for; `None` if the agent does not exist.
     pub(super) fn into_state(self) -> Option<AgentState> {
-        let Self { agent, changes, definitions, entries, .. } = self;
+        let Self { agent, changes, definitions, entries, contents, .. } = self;
         let (head, description) = agent?;
         let changes = changes.into_iter().map(|(_, change)| change).collect();
-        Some(AgentState { head, description, changes, definitions, entries })
+        Some(AgentState { head, description, changes, definitions, entries, contents })
     }
 }

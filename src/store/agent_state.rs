@@ -1,5 +1,5 @@
 //! The state of an agent in one statement, and so of one snapshot: its description, the head of its scope, and its
-//! definitions, or those that changed since a revision.
+//! definitions, or those that changed since a revision; with the contents of a resource that is read at once, if there is one.
 //!
 //! A statement is a union of tagged rows. Returning one JSON document instead takes several times as long.
 
@@ -9,7 +9,7 @@ use super::tagged_rows::{Source, TaggedRow};
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::definition::DefinitionKind;
-use crate::model::ids::AgentRef;
+use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::kinds::ByKind;
 use crate::model::mount::Mount;
 use crate::model::prompt::Prompt;
@@ -25,7 +25,7 @@ macro_rules! agent_rows {
     (
         ($recent:literal, $changes:literal),
         ($resources:literal, $parts:literal, $templates:literal, $prompts:literal, $skills:literal,
-         $mounts:literal, $entries:literal),
+         $mounts:literal, $entries:literal, $contents:literal),
         $($argument:expr),* $(,)?
     ) => {
         sqlx::query_as!(
@@ -33,39 +33,44 @@ macro_rules! agent_rows {
             $recent + "select 0 as \"source!\", null::text as key, a.name, a.title, a.instructions as description, \
              null::text as mime_type, null::text as annotations, null::text as icons, null::text as meta, \
              nullif(a.tools, '{}') as labels, null::text as json, null::text as kind, null::bytea as hash, null::integer as ordinal, \
-             h.revision as number, h.floor, null::timestamptz as last_modified \
+             h.revision as number, h.floor, null::timestamptz as last_modified, null::bytea as bytes \
              from heads h join agents a on a.uid = h.scope \
              where h.scope = $2 and a.tenant = $1 and a.deleted_at is null" + $changes
             + " union all select 2, d.uri, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
              d.meta, nullif(d.labels, '{}'), case d.source when 'connection' then d.connection::text || ' ' || d.place end, null, null, null, \
-             d.revision, null, d.last_modified from resources d where " + $resources
+             d.revision, null, d.last_modified, null from resources d where " + $resources
             + " union all select 3, d.uri, d.part_uri, null, null, d.mime_type, null, null, \
-             d.meta, null, null, d.kind, d.hash, d.ordinal, d.size, null, null \
+             d.meta, null, null, d.kind, d.hash, d.ordinal, d.size, null, null, null \
              from resource_contents d where " + $parts
             + " union all select 4, d.uri_template, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
-             d.meta, nullif(d.labels, '{}'), d.completions || coalesce(' ' || d.completion_sources, ''), d.connection::text || ' ' || d.place, d.body, null, d.revision, null, null \
+             d.meta, nullif(d.labels, '{}'), d.completions || coalesce(' ' || d.completion_sources, ''), d.connection::text || ' ' || d.place, d.body, null, d.revision, null, null, null \
              from templates d where " + $templates
             + " union all select 5, d.name, null, d.title, d.description, null, null, d.icons, \
-             d.meta, nullif(d.labels, '{}'), d.arguments || coalesce(' ' || d.completion_sources, ''), null, d.messages, null, d.revision, null, null \
+             d.meta, nullif(d.labels, '{}'), d.arguments || coalesce(' ' || d.completion_sources, ''), null, d.messages, null, d.revision, null, null, null \
              from prompts d where " + $prompts
             + " union all select 7, d.root, null, null, d.frontmatter, null, null, null, \
-             null, nullif(d.labels, '{}'), d.files, null, null, null, d.revision, null, d.last_modified \
+             null, nullif(d.labels, '{}'), d.files, null, null, null, d.revision, null, d.last_modified, null \
              from skills d where " + $skills
             + " union all select 8, d.name, d.uri, null, null, null, d.annotations, null, \
              d.ages, nullif(d.labels, '{}'), d.place, d.connection::text || ' ' || d.tree, null, null, \
-             d.revision, null, null from mounts d where " + $mounts
+             d.revision, null, null, null from mounts d where " + $mounts
             + " union all select 9, d.path, null, null, null, null, null, null, null, null, null, d.tree::text, \
-             d.validator, null, d.revision, d.size, d.modified from mount_entries d where " + $entries,
+             d.validator, null, d.revision, d.size, d.modified, null from mount_entries d where " + $entries
+            + " union all select 10, null, null, null, null, null, null, null, null, null, null, null, \
+             c.hash, null, null, null, null, c.bytes from resource_contents d \
+             join contents c on (c.tenant, c.agent, c.hash) = (d.tenant, d.agent, d.hash) where " + $contents,
             $($argument),*
         )
     };
 }
 
 impl Store {
-    /// Reads an agent with all of its definitions; `None` if it does not exist.
+    /// Reads an agent with all of its definitions, and the contents of the resource `read` unless it has labels: who reads
+    /// it may not see it. `None` if the agent does not exist.
     pub async fn agent_state(
         &self,
         agent: AgentRef,
+        read: Option<&ResourceUri>,
         sources: &Sources,
     ) -> Result<Option<AgentState>, StoreError> {
         let rows = self
@@ -80,10 +85,13 @@ impl Store {
                         "d.tenant = $1 and d.agent = $2",
                         "d.tenant = $1 and d.agent = $2",
                         "d.tenant = $1 and d.agent = $2 and d.tree in (select m.tree from mounts m \
-                         where m.tenant = $1 and m.agent = $2)"
+                         where m.tenant = $1 and m.agent = $2)",
+                        "(d.tenant, d.agent, d.uri) = ($1, $2, $3::text) and exists (select from resources r \
+                         where (r.tenant, r.agent, r.uri) = ($1, $2, $3::text) and r.labels = '{}')"
                     ),
                     agent.tenant.0,
                     agent.uid.0,
+                    read.map(ResourceUri::as_str),
                 );
                 AgentRows::collect(rows.fetch(connection), sources.pause(FailPoint::SnapshotBetweenReads))
                     .await
@@ -111,7 +119,7 @@ impl Store {
                         "with recent as materialized (select revision, ordinal, kind, subject from changes \
                          where scope = $2 and revision > $3 order by revision, ordinal limit $4) ",
                         " union all select 1, c.subject, null, null, null, null, null, null, null, null, null, c.kind, null, \
-                         c.ordinal, c.revision, null, null from recent c"
+                         c.ordinal, c.revision, null, null, null from recent c"
                     ),
                     (
                         "(d.tenant, d.agent, d.uri) in (select $1::uuid, $2::uuid, c.subject from recent c \
@@ -127,7 +135,8 @@ impl Store {
                         "(d.tenant, d.agent, d.name) in (select $1::uuid, $2::uuid, c.subject from recent c \
                          where c.kind = any($9) offset 0)",
                         "(d.tenant, d.agent, d.revision) in (select $1::uuid, $2::uuid, c.revision from recent c \
-                         where c.kind = any($10) offset 0)"
+                         where c.kind = any($10) offset 0)",
+                        "false"
                     ),
                     agent.tenant.0,
                     agent.uid.0,
@@ -154,7 +163,7 @@ macro_rules! locked_rows {
             (
                 "with locked as materialized (select revision from heads where scope = $2 for no key update) ",
                 " union all select 6, null, null, null, null, null, null, null, null, null, null, null, null, null, \
-                 l.revision, null, null from locked l"
+                 l.revision, null, null, null from locked l"
             ),
             $conditions,
             $($argument),*
@@ -206,6 +215,7 @@ impl Write {
                             "d.tenant = $1 and d.agent = $2",
                             "d.tenant = $1 and d.agent = $2",
                             "d.tenant = $1 and d.agent = $2",
+                            "false",
                             "false"
                         ),
                         agent.tenant.0,
@@ -222,6 +232,7 @@ impl Write {
                             "$4::integer = 5 and (d.tenant, d.agent, d.name) = ($1, $2, $3::text)",
                             "$4::integer = 7 and (d.tenant, d.agent, d.root) = ($1, $2, $3::text)",
                             "$4::integer = 8 and (d.tenant, d.agent, d.name) = ($1, $2, $3::text)",
+                            "false",
                             "false"
                         ),
                         agent.tenant.0,

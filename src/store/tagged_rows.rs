@@ -27,10 +27,12 @@ pub enum Source {
     Mount = 8,
     /// A file of a mount.
     Entry = 9,
+    /// The bytes of a content.
+    Content = 10,
 }
 
 impl Source {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Agent,
         Self::Change,
         Self::Resource,
@@ -41,6 +43,7 @@ impl Source {
         Self::Skill,
         Self::Mount,
         Self::Entry,
+        Self::Content,
     ];
 
     /// The source with a tag.
@@ -76,6 +79,7 @@ pub(super) struct TaggedRow {
     /// The floor of the agent's scope, or the size of a file of a mount.
     pub(super) floor: Option<i64>,
     pub(super) last_modified: Option<OffsetDateTime>,
+    pub(super) bytes: Option<Vec<u8>>,
 }
 
 /// The value of a column that the source of its row always sets.

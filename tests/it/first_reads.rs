@@ -64,7 +64,7 @@ fn statements(proxy: &Proxy) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_read_of_an_agent_takes_three_statements() {
+async fn first_read_of_an_agent_takes_two_statements() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
     let key = writer.acme("a").await;
@@ -75,7 +75,7 @@ async fn first_read_of_an_agent_takes_three_statements() {
     statements(&proxy);
     assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("one"));
     let first = statements(&proxy);
-    assert_eq!(first.len(), 3, "the key, the agent and the content: {first:#?}");
+    assert_eq!(first.len(), 2, "the key, and the agent with the content: {first:#?}");
 
     assert_eq!(reader.http.text("a", &key, "x:2").await.as_deref(), Some("two"));
     let second = statements(&proxy);
@@ -83,7 +83,7 @@ async fn first_read_of_an_agent_takes_three_statements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_read_of_another_agent_with_a_known_key_takes_three_statements() {
+async fn first_read_of_another_agent_with_a_known_key_takes_two_statements() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
     writer.acme("a").await;
@@ -103,7 +103,45 @@ async fn first_read_of_another_agent_with_a_known_key_takes_three_statements() {
     statements(&proxy);
     assert_eq!(text("b").await, "b");
     let read = statements(&proxy);
-    assert_eq!(read.len(), 3, "the slug with its access, the agent and the content: {read:#?}");
+    assert_eq!(read.len(), 2, "the slug with its access, and the agent with the content: {read:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_read_by_a_tool_loads_the_content_with_the_agent() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    let tools = json!({"tools": ["resources", "search"]});
+    assert_eq!(writer.admin("PATCH", "/agents/a", Some(tools)).await.status, 200);
+    writer.put("a", "x:1", "one").await;
+    for (name, argument) in [("read_resource", "uri"), ("fetch", "id")] {
+        let (proxy, reader) = recorded(&database).await;
+        statements(&proxy);
+        let call = json!({"name": name, "arguments": {argument: "x:1"}});
+        let answer = reader.http.call("a", &key, "tools/call", call).await;
+        assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains("one"), "{name}: {answer}");
+        let first = statements(&proxy);
+        assert_eq!(first.len(), 2, "{name}: the key, and the agent with the content: {first:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_a_caller_may_not_see_is_not_loaded_with_the_agent() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    let labelled = json!({"scopes": ["mcp"], "labels": ["staff"]});
+    let staff = writer.admin("POST", "/agents/a/keys", Some(labelled)).await.json();
+    let hidden = json!({"name": "n", "labels": ["staff"], "contents": [{"text": "one"}]});
+    assert_eq!(writer.admin("PUT", &resource("a", "x:1"), Some(hidden)).await.status, 201);
+    let (proxy, reader) = recorded(&database).await;
+    statements(&proxy);
+    assert_eq!(reader.http.text("a", &key, "x:1").await, None);
+    assert_eq!(reader.metric("waggle_cache_entries{cache=\"contents\"}").await, 0.0);
+    statements(&proxy);
+    assert_eq!(reader.http.text("a", staff["key"].as_str().unwrap(), "x:1").await.as_deref(), Some("one"));
+    let read = statements(&proxy);
+    assert_eq!(read.len(), 2, "the key and the content: {read:#?}");
 }
 
 /// How many statements read the current revision of an agent.

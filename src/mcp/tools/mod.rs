@@ -21,6 +21,7 @@ use super::wire::Params;
 use super::wire::members::{Members, text_of};
 use crate::catalog::snapshot::view::View;
 use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::method::CostClass;
 use crate::model::prompt::Prompt;
 use crate::model::tool::{self, FixedTool, ToolSet, can_be_tool};
@@ -64,22 +65,32 @@ pub(super) fn cost_of(params: &Params<'_>) -> CostClass {
     name.map_or(CostClass::Other, |name| tool::cost_of(&name))
 }
 
+/// The argument of a tool that names what it reads.
+fn subject_argument(tool: FixedTool) -> Option<&'static str> {
+    match tool {
+        FixedTool::ReadResource => Some("uri"),
+        FixedTool::Fetch => Some("id"),
+        FixedTool::GetPrompt => Some("name"),
+        FixedTool::Search | FixedTool::ListResources | FixedTool::ListPrompts => None,
+    }
+}
+
+/// What a `tools/call` reads, if its arguments name it by a URI.
+pub(super) fn resource_of(name: &str, arguments: &str) -> Option<ResourceUri> {
+    let argument = subject_argument(FixedTool::parse(name)?)?;
+    let arguments = Members::read(arguments).ok()?;
+    ResourceUri::parse(&text_of(arguments.get(argument)?)?).ok()
+}
+
 /// The subject of a `tools/call` in the audit log: the URI or the prompt that it reads, otherwise the tool.
 pub(super) fn subject_of<'a>(params: &Params<'a>) -> Option<Cow<'a, str>> {
     let name = params.string("name").ok().flatten()?;
-    let member = match FixedTool::parse(&name) {
-        Some(FixedTool::ReadResource) => "uri",
-        Some(FixedTool::Fetch) => "id",
-        Some(FixedTool::GetPrompt) => "name",
-        Some(FixedTool::Search | FixedTool::ListResources | FixedTool::ListPrompts) | None => {
-            return Some(name);
-        }
-    };
+    let Some(argument) = FixedTool::parse(&name).and_then(subject_argument) else { return Some(name) };
     let arguments = params.object("arguments").ok().flatten().and_then(|raw| Members::read(raw.get()).ok());
-    let subject = arguments.and_then(|members| text_of(members.get(member)?)).or(Some(name))?;
+    let subject = arguments.and_then(|members| text_of(members.get(argument)?)).or(Some(name))?;
     // The id of a prompt that `search` returned.
     Some(match subject {
-        Cow::Borrowed(id) if member == "id" => Cow::Borrowed(id.strip_prefix("prompt:").unwrap_or(id)),
+        Cow::Borrowed(id) if argument == "id" => Cow::Borrowed(id.strip_prefix("prompt:").unwrap_or(id)),
         subject => subject,
     })
 }

@@ -7,7 +7,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::catalog::search::{Found, SearchRequest};
 use crate::mcp::call_handler::{CallContext, CallHandler};
 use crate::model::fault::Fault;
-use crate::model::ids::AgentRef;
 
 #[derive(Serialize)]
 struct SearchResults<'a> {
@@ -27,7 +26,7 @@ impl CallHandler {
     pub(super) async fn search(&self, context: &CallContext<'_>, query: &str) -> Result<Bytes, Fault> {
         let request = SearchRequest::parse("arguments.query", query)?;
         let caller = context.caller;
-        let agent = AgentRef { tenant: caller.tenant, uid: caller.agent };
+        let agent = caller.agent_ref();
         let search = self.catalog.search(caller.payer(), agent, caller.labels(), request);
         let found = Box::pin(search).await?;
         context.encode_object(&object(&found, self.tool_result_bytes)?)
