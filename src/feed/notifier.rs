@@ -15,24 +15,28 @@ use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::store::notify::{FeedMessage, NotifySender};
 
-/// Wait before acknowledgements of others are read; doubled each time until all are there, up to [`LAST_READ`].
-const FIRST_READ: Duration = Duration::from_millis(1);
-const LAST_READ: Duration = Duration::from_millis(16);
+/// So many other replicas have acknowledged a request after a round trip or two.
+const FEW_REPLICAS: usize = 4;
+/// How often their acknowledgements are read without a wait: timers are too coarse for a shorter one.
+const READS_AT_ONCE: u32 = 3;
+/// Wait before acknowledgements are read otherwise; doubled each time until all are there, up to [`LAST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_millis(1);
+const LAST_WAIT: Duration = Duration::from_millis(16);
 
 /// When the notifier acts next.
 struct Schedule {
     sent: Instant,
     send: Option<Instant>,
     read: Option<Instant>,
-    /// The wait before the next read.
-    wait: Duration,
+    /// Number of reads since a request of this replica was received.
+    reads: u32,
 }
 
 impl Feed {
     pub(super) async fn notify(self: Arc<Self>, stop: CancellationToken) {
         let mut sender = None;
         let mut timeline = self.timeline();
-        let mut schedule = Schedule { sent: Instant::now(), send: None, read: None, wait: FIRST_READ };
+        let mut schedule = Schedule { sent: Instant::now(), send: None, read: None, reads: 0 };
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -44,10 +48,8 @@ impl Feed {
                     continue;
                 }
                 () = self.replicas.collect.notified() => {
-                    schedule.wait = FIRST_READ;
-                    // There is nothing to wait for, only to learn whether another replica has started.
-                    let wait = if self.replicas.is_alone() { Duration::ZERO } else { FIRST_READ };
-                    schedule.read = Some(Instant::now() + wait);
+                    schedule.reads = 0;
+                    schedule.read_later(self.replicas.others());
                     continue;
                 }
                 () = schedule.due() => {}
@@ -104,8 +106,8 @@ impl Feed {
             schedule.send = Some(Instant::now());
         }
         if self.replicas.collecting(longest, Instant::now()).is_some() {
-            schedule.read = Some(Instant::now() + schedule.wait);
-            schedule.wait = (schedule.wait * 2).min(LAST_READ);
+            schedule.reads += 1;
+            schedule.read_later(self.replicas.others());
         }
         Some(sender)
     }
@@ -148,6 +150,11 @@ impl Feed {
 }
 
 impl Schedule {
+    /// Schedules the next read of what this many other replicas have acknowledged.
+    fn read_later(&mut self, replicas: usize) {
+        self.read = Some(Instant::now() + wait_before_read(self.reads, replicas));
+    }
+
     /// Waits until the notifier has to act.
     async fn due(&self) {
         match self.send.into_iter().chain(self.read).min() {
@@ -156,5 +163,29 @@ impl Schedule {
             Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
         }
+    }
+}
+
+/// The wait before a read of what this many other replicas have acknowledged, after so many reads.
+fn wait_before_read(reads: u32, replicas: usize) -> Duration {
+    let at_once = if replicas <= FEW_REPLICAS { READS_AT_ONCE } else { 0 };
+    reads
+        .checked_sub(at_once)
+        .map_or(Duration::ZERO, |waits| FIRST_WAIT.saturating_mul(2_u32.saturating_pow(waits)).min(LAST_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FEW_REPLICAS, wait_before_read};
+
+    #[test]
+    fn acknowledgements_are_read_at_once_from_few_replicas_and_then_ever_less_often() {
+        let waits = |replicas| {
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 40].map(|reads| wait_before_read(reads, replicas).as_millis())
+        };
+        for replicas in [0, 1, FEW_REPLICAS] {
+            assert_eq!(waits(replicas), [0, 0, 0, 1, 2, 4, 8, 16, 16, 16]);
+        }
+        assert_eq!(waits(FEW_REPLICAS + 1), [1, 2, 4, 8, 16, 16, 16, 16, 16, 16]);
     }
 }

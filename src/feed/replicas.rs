@@ -82,9 +82,9 @@ impl Replicas {
         self.state.lock().followed.get(&scope).is_some_and(|followed| followed.until > now)
     }
 
-    /// Whether no other replica was registered when acknowledgements were last read.
-    pub(super) fn is_alone(&self) -> bool {
-        self.state.lock().is_alone()
+    /// The number of other replicas that were registered when acknowledgements were last read.
+    pub(super) fn others(&self) -> usize {
+        self.state.lock().others()
     }
 
     /// Records a request of this replica to acknowledge a revision.

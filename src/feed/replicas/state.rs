@@ -153,10 +153,10 @@ impl State {
         SPREAD.saturating_mul(replicas).min(MAX_SPREAD) * u32::from(self.share) / u32::from(u8::MAX)
     }
 
-    /// Whether no other replica was registered when the listeners were last read.
-    pub(super) fn is_alone(&self) -> bool {
+    /// The number of other replicas that were registered when the listeners were last read.
+    pub(super) fn others(&self) -> usize {
         let (me, _) = self.listening.unzip();
-        self.listeners.keys().all(|listener| Some(*listener) == me)
+        self.listeners.keys().filter(|listener| Some(**listener) != me).count()
     }
 
     /// Forgets requests of this replica that are acknowledged, or older than `longest`. Returns whether acknowledgements
