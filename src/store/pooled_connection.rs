@@ -46,7 +46,10 @@ impl PooledConnection {
 
 impl Store {
     pub(super) async fn acquire(&self) -> Result<PooledConnection, StoreError> {
-        Ok(PooledConnection { connection: self.pool.acquire().await?, known: true })
+        // Boxed: it reserves 4 KiB to open a connection, which the futures of all requests and streams would contain several
+        // times.
+        let connection = Box::pin(self.pool.acquire()).await?;
+        Ok(PooledConnection { connection, known: true })
     }
 
     /// Acquires a connection and starts a transaction with `begin`.
