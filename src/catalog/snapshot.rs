@@ -133,7 +133,7 @@ impl Family for Revisions {
     type Of<K: DefinitionKind> = Revision;
 }
 
-/// A resource that is read as soon as the agent is in memory: its contents are loaded with the agent, in one statement.
+/// A resource that is read as soon as the agent is in memory: short contents are loaded with the agent, in one statement.
 #[derive(Clone, Copy)]
 pub(super) struct FirstRead<'a> {
     pub(super) uri: &'a ResourceUri,

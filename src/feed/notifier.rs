@@ -15,9 +15,9 @@ use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::store::notify::{FeedMessage, NotifySender};
 
-/// So many other replicas have acknowledged a request after a round trip or two.
+/// The maximum number of other replicas whose acknowledgements are expected within a round trip or two.
 const FEW_REPLICAS: usize = 4;
-/// How often their acknowledgements are read without a wait: timers are too coarse for a shorter one.
+/// The number of reads of their acknowledgements without a wait: timers are too coarse for a shorter one.
 const READS_AT_ONCE: u32 = 3;
 /// Wait before acknowledgements are read otherwise; doubled each time until all are there, up to [`LAST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(1);
@@ -48,8 +48,10 @@ impl Feed {
                     continue;
                 }
                 () = self.replicas.collect.notified() => {
-                    schedule.reads = 0;
-                    schedule.read_later(self.replicas.others());
+                    let others = self.replicas.others();
+                    // While a replica does not answer, not each request is followed by reads without a wait.
+                    schedule.reads = if schedule.read.is_some() { schedule.reads.min(reads_at_once(others)) } else { 0 };
+                    schedule.read_later(others);
                     continue;
                 }
                 () = schedule.due() => {}
@@ -58,16 +60,16 @@ impl Feed {
                 sender = None;
             }
             let now = Instant::now();
-            if schedule.read.is_some_and(|at| at <= now) {
-                schedule.read = None;
-                sender = self.read_acks(sender, &mut schedule).await;
-            }
             if schedule.send.is_some_and(|at| at <= now) {
                 (schedule.send, schedule.sent) = (None, now);
                 let messages = self.messages();
                 if !messages.is_empty() {
                     sender = self.send(sender, &messages).await;
                 }
+            }
+            if schedule.read.is_some_and(|at| at <= now) {
+                schedule.read = None;
+                sender = self.read_acks(sender, &mut schedule).await;
             }
         }
     }
@@ -166,11 +168,15 @@ impl Schedule {
     }
 }
 
+/// The number of reads without a wait of what this many other replicas have acknowledged.
+fn reads_at_once(replicas: usize) -> u32 {
+    if replicas <= FEW_REPLICAS { READS_AT_ONCE } else { 0 }
+}
+
 /// The wait before a read of what this many other replicas have acknowledged, after so many reads.
 fn wait_before_read(reads: u32, replicas: usize) -> Duration {
-    let at_once = if replicas <= FEW_REPLICAS { READS_AT_ONCE } else { 0 };
     reads
-        .checked_sub(at_once)
+        .checked_sub(reads_at_once(replicas))
         .map_or(Duration::ZERO, |waits| FIRST_WAIT.saturating_mul(2_u32.saturating_pow(waits)).min(LAST_WAIT))
 }
 
@@ -179,7 +185,7 @@ mod tests {
     use super::{FEW_REPLICAS, wait_before_read};
 
     #[test]
-    fn acknowledgements_are_read_at_once_from_few_replicas_and_then_ever_less_often() {
+    fn few_replicas_are_read_at_once_and_then_with_backoff() {
         let waits = |replicas| {
             [0, 1, 2, 3, 4, 5, 6, 7, 8, 40].map(|reads| wait_before_read(reads, replicas).as_millis())
         };

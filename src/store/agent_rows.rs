@@ -30,7 +30,7 @@ pub struct AgentState {
     pub definitions: ByKind<Stored>,
     /// The files of its mounts: all, or those that the changes concern and that are still there.
     pub entries: Vec<StoredEntry>,
-    /// The contents of the resource that was asked for.
+    /// The contents of the resource that was asked for, if they came with the agent.
     pub contents: Vec<(ContentHash, Bytes)>,
 }
 

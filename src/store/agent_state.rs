@@ -19,6 +19,9 @@ use crate::model::skill::Skill;
 use crate::model::sources::{FailPoint, Sources};
 use crate::model::template::ResourceTemplate;
 
+/// The maximum size of contents that are read with the agent. Everybody who waits for the agent waits for them.
+const MAX_FIRST_READ_BYTES: i64 = 64 * 1024;
+
 /// Selects the rows of an agent: `$1` is its tenant, `$2` the agent. `$recent` defines a table of changes, `$changes`
 /// selects from it; the others are conditions on the rows of each table.
 macro_rules! agent_rows {
@@ -57,16 +60,16 @@ macro_rules! agent_rows {
             + " union all select 9, d.path, null, null, null, null, null, null, null, null, null, d.tree::text, \
              d.validator, null, d.revision, d.size, d.modified, null from mount_entries d where " + $entries
             + " union all select 10, null, null, null, null, null, null, null, null, null, null, null, \
-             c.hash, null, null, null, null, c.bytes from resource_contents d \
-             join contents c on (c.tenant, c.agent, c.hash) = (d.tenant, d.agent, d.hash) where " + $contents,
+             c.hash, null, null, null, null, c.bytes from contents c where " + $contents,
             $($argument),*
         )
     };
 }
 
 impl Store {
-    /// Reads an agent with all of its definitions, and the contents of the resource `read` unless it has labels: who reads
-    /// it may not see it. `None` if the agent does not exist.
+    /// Reads an agent with all of its definitions; `None` if it does not exist. With them come the contents of the resource
+    /// `read`, unless they have more than [`MAX_FIRST_READ_BYTES`] or the resource has labels: those of the caller are not
+    /// checked here.
     pub async fn agent_state(
         &self,
         agent: AgentRef,
@@ -86,12 +89,16 @@ impl Store {
                         "d.tenant = $1 and d.agent = $2",
                         "d.tenant = $1 and d.agent = $2 and d.tree in (select m.tree from mounts m \
                          where m.tenant = $1 and m.agent = $2)",
-                        "(d.tenant, d.agent, d.uri) = ($1, $2, $3::text) and exists (select from resources r \
-                         where (r.tenant, r.agent, r.uri) = ($1, $2, $3::text) and r.labels = '{}')"
+                        "(c.tenant, c.agent, c.hash) in (select $1::uuid, $2::uuid, p.hash from resource_contents p \
+                         where (p.tenant, p.agent, p.uri) = ($1, $2, $3::text) offset 0) \
+                         and (select sum(p.size)::bigint from resources r \
+                         join resource_contents p on (p.tenant, p.agent, p.uri) = (r.tenant, r.agent, r.uri) \
+                         where (r.tenant, r.agent, r.uri) = ($1, $2, $3::text) and r.labels = '{}') <= $4"
                     ),
                     agent.tenant.0,
                     agent.uid.0,
                     read.map(ResourceUri::as_str),
+                    MAX_FIRST_READ_BYTES,
                 );
                 AgentRows::collect(rows.fetch(connection), sources.pause(FailPoint::SnapshotBetweenReads))
                     .await

@@ -46,7 +46,7 @@ impl PooledConnection {
 
 impl Store {
     pub(super) async fn acquire(&self) -> Result<PooledConnection, StoreError> {
-        // Boxed: it reserves 4 KiB to open a connection, which the futures of all requests and streams would contain several
+        // Boxed: the future of opening a connection has 4 KiB, which those of all requests and streams would contain several
         // times.
         let connection = Box::pin(self.pool.acquire()).await?;
         Ok(PooledConnection { connection, known: true })

@@ -79,6 +79,7 @@ pub(super) struct TaggedRow {
     /// The floor of the agent's scope, or the size of a file of a mount.
     pub(super) floor: Option<i64>,
     pub(super) last_modified: Option<OffsetDateTime>,
+    /// The bytes of a content.
     pub(super) bytes: Option<Vec<u8>>,
 }
 

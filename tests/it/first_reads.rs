@@ -83,7 +83,7 @@ async fn first_read_of_an_agent_takes_two_statements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn first_read_of_another_agent_with_a_known_key_takes_two_statements() {
+async fn first_read_of_another_agent_takes_two_statements() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
     writer.acme("a").await;
@@ -126,7 +126,26 @@ async fn first_read_by_a_tool_loads_the_content_with_the_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_a_caller_may_not_see_is_not_loaded_with_the_agent() {
+async fn only_short_contents_are_loaded_with_the_agent() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    let (short, long) = ("x".repeat(32 * 1024), "y".repeat(32 * 1024 + 1));
+    for (uri, texts, expected) in [("x:bound", [&short, &short], 2), ("x:long", [&short, &long], 3)] {
+        let contents = json!({"name": "n", "contents": texts.map(|text| json!({"text": text}))});
+        assert_eq!(writer.admin("PUT", &resource("a", uri), Some(contents)).await.status, 201);
+        let (proxy, reader) = recorded(&database).await;
+        statements(&proxy);
+        let answer = reader.http.call("a", &key, "resources/read", json!({"uri": uri})).await;
+        let read = answer["result"]["contents"].as_array().unwrap();
+        assert_eq!(read.iter().map(|part| part["text"].as_str().unwrap()).collect::<Vec<_>>(), texts);
+        let first = statements(&proxy);
+        assert_eq!(first.len(), expected, "{uri}: {first:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labelled_content_is_not_loaded_with_the_agent() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
     let key = writer.acme("a").await;
