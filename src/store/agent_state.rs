@@ -68,8 +68,7 @@ macro_rules! agent_rows {
 
 impl Store {
     /// Reads an agent with all of its definitions; `None` if it does not exist. With them come the contents of the resource
-    /// `read`, unless they have more than [`MAX_FIRST_READ_BYTES`] or the resource has labels: those of the caller are not
-    /// checked here.
+    /// `read`, unless they have more than 64 KiB or the resource has labels: those of the caller are not checked here.
     pub async fn agent_state(
         &self,
         agent: AgentRef,
