@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::tools;
 use super::wire::Params;
 use super::wire::members::{Members, Shape, text_of};
 use crate::model::call::{CompletionRequest, List, Reference};
@@ -90,19 +89,6 @@ pub(super) enum NamedDefinition<'a> {
 }
 
 impl Call<'_> {
-    /// The resource that the call reads, as far as that is known without its agent.
-    pub(super) fn resource(&self) -> Option<ResourceUri> {
-        match self {
-            Self::ReadResource { uri } => Some(uri.clone()),
-            Self::CallTool { name, arguments } => tools::resource_of(name, arguments),
-            Self::List { .. }
-            | Self::GetPrompt { .. }
-            | Self::Complete(_)
-            | Self::Skills(_)
-            | Self::ListTools { .. } => None,
-        }
-    }
-
     /// The definition that the call names; `None` also for `resources/read`: `Fault::ResourceNotFound` already contains
     /// its URI.
     pub(super) fn names(&self) -> Option<NamedDefinition<'_>> {

@@ -15,8 +15,8 @@ use super::modern::prompt::PromptRequest;
 use super::refusal::Refusal;
 use super::result::ResultMembers;
 use super::results::{DialectKey, ResultForm, ResultKey, ResultSubject, Results};
-use super::tools::blocks;
 use super::tools::fetched::Fetched;
+use super::tools::{self, blocks};
 use super::version::{ContentTypes, ProtocolVersion, ToolMembers};
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
@@ -28,6 +28,7 @@ use crate::identity::grant::Caller;
 use crate::model::agent::Access;
 use crate::model::call::List;
 use crate::model::fault::{Fault, Outcome};
+use crate::model::ids::ResourceUri;
 use crate::model::label::{CallerLabels, Label};
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::scope::Revision;
@@ -101,7 +102,7 @@ impl CallHandler {
         dialect: Dialect,
         source_use: &dyn SourceUse,
     ) -> Result<Bytes, Refusal> {
-        let view = self.catalog.view_to_read(caller, || call.resource()).await?;
+        let view = self.catalog.view_to_read(caller, || resource_of(call)).await?;
         let context = CallContext { caller, view, dialect, source_use };
         let answered = match call {
             Call::ReadResource { uri } => self.read(&context, uri, ResultForm::Method).await,
@@ -266,6 +267,19 @@ impl CallContext<'_> {
             Dialect::Legacy(version) => legacy::encode::result(&mut out, members, version)?,
         }
         Ok(out.into())
+    }
+}
+
+/// The resource that a call reads, as far as that is known without its agent.
+fn resource_of(call: &Call<'_>) -> Option<ResourceUri> {
+    match call {
+        Call::ReadResource { uri } => Some(uri.clone()),
+        Call::CallTool { name, arguments } => tools::resource_of(name, arguments),
+        Call::List { .. }
+        | Call::GetPrompt { .. }
+        | Call::Complete(_)
+        | Call::Skills(_)
+        | Call::ListTools { .. } => None,
     }
 }
 
