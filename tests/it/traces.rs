@@ -52,8 +52,6 @@ async fn cold_read_is_one_trace_that_continues_the_callers() {
             "resources/read > access > load > postgresql",
             "resources/read > load",
             "resources/read > load > postgresql",
-            "resources/read > load",
-            "resources/read > load > postgresql",
         ]
     );
     let root = spans.iter().find(|span| span.kind == 2).unwrap();
