@@ -84,7 +84,7 @@ async fn nginx_answers_for_absent_replicas() {
         ("/dev/stderr", "FOLDER/log".to_owned()),
         ("/dev/stdout", "FOLDER/log".to_owned()),
     ];
-    check("nginx", &["-g", "daemon off;", "-c"], "nginx.conf", &own).await;
+    check("nginx", &["-g", "daemon off; master_process off;", "-c"], "nginx.conf", &own).await;
 }
 
 #[tokio::test]
