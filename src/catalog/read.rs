@@ -45,8 +45,8 @@ impl Catalog {
         self.view_to_read(caller, || None).await
     }
 
-    /// As [`view`](Self::view), for a call that reads a resource: if the agent is not in memory, it is loaded with the
-    /// contents of the resource.
+    /// As [`view`](Self::view), for a call that reads a resource: if the agent is not in memory, short contents of the
+    /// resource are loaded with it.
     ///
     /// # Errors
     /// Those of [`view`](Self::view).

@@ -48,10 +48,7 @@ impl Feed {
                     continue;
                 }
                 () = self.replicas.collect.notified() => {
-                    let others = self.replicas.others();
-                    // While a replica does not answer, not each request is followed by reads without a wait.
-                    schedule.reads = if schedule.read.is_some() { schedule.reads.min(reads_at_once(others)) } else { 0 };
-                    schedule.read_later(others);
+                    schedule.read_for_request(self.replicas.others());
                     continue;
                 }
                 () = schedule.due() => {}
@@ -152,6 +149,13 @@ impl Feed {
 }
 
 impl Schedule {
+    /// Schedules the first read for a request that was received, of what this many other replicas have acknowledged. While a
+    /// replica does not answer an earlier one, there are no reads without a wait for each further request.
+    fn read_for_request(&mut self, replicas: usize) {
+        self.reads = if self.read.is_some() { self.reads.min(reads_at_once(replicas)) } else { 0 };
+        self.read_later(replicas);
+    }
+
     /// Schedules the next read of what this many other replicas have acknowledged.
     fn read_later(&mut self, replicas: usize) {
         self.read = Some(Instant::now() + wait_before_read(self.reads, replicas));
@@ -182,7 +186,9 @@ fn wait_before_read(reads: u32, replicas: usize) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEW_REPLICAS, wait_before_read};
+    use tokio::time::Instant;
+
+    use super::{FEW_REPLICAS, FIRST_WAIT, READS_AT_ONCE, Schedule, wait_before_read};
 
     #[test]
     fn few_replicas_are_read_at_once_and_then_with_backoff() {
@@ -193,5 +199,20 @@ mod tests {
             assert_eq!(waits(replicas), [0, 0, 0, 1, 2, 4, 8, 16, 16, 16]);
         }
         assert_eq!(waits(FEW_REPLICAS + 1), [1, 2, 4, 8, 16, 16, 16, 16, 16, 16]);
+    }
+
+    #[test]
+    fn requests_beside_a_silent_replica_are_not_read_at_once() {
+        let now = Instant::now();
+        let mut schedule = Schedule { sent: now, send: None, read: None, reads: 9 };
+        schedule.read_for_request(1);
+        assert_eq!(schedule.reads, 0, "nothing was awaited");
+        schedule.reads = 9;
+        let before = Instant::now();
+        schedule.read_for_request(1);
+        assert_eq!(schedule.reads, READS_AT_ONCE);
+        assert!(schedule.read.unwrap() >= before + FIRST_WAIT);
+        schedule.read_for_request(FEW_REPLICAS + 1);
+        assert_eq!(schedule.reads, 0, "many replicas are not read at once in any case");
     }
 }
