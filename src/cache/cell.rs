@@ -15,8 +15,8 @@ use super::memory_budget::Charge;
 use crate::model::caller::Payer;
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+use crate::model::scope_changes::ScopeChanges;
 use crate::model::sources::{FailPoint, Sources};
-use crate::store::changes::ScopeChanges;
 use crate::store::{Store, StoreError};
 
 /// The maximum number of changes to catch up with; a cell further behind drops all facts instead.

@@ -9,6 +9,7 @@ use crate::model::feed::{BoxFuture, Follower, ServedAnew};
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Change, Revision, Scope};
+use crate::model::scope_changes::ScopeChanges;
 use crate::model::tool::ToolSet;
 
 impl Follower for Catalog {
@@ -30,6 +31,17 @@ impl Follower for Catalog {
 
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()> {
         Box::pin(self.scopes.catch_up(scope, &self.loader))
+    }
+
+    fn apply_changes(&self, agent: AgentId, after: Revision) -> BoxFuture<'_, Option<ScopeChanges>> {
+        Box::pin(async move {
+            let cell = self.agents.get(agent)?;
+            let patched = cell.patch(&self.store, &self.sources, after).await;
+            patched
+                .inspect_err(|error| tracing::debug!(%error, %agent, "applying changes failed"))
+                .ok()
+                .flatten()
+        })
     }
 
     fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId) -> BoxFuture<'_, bool> {

@@ -30,6 +30,7 @@ use crate::model::feed::BoxFuture;
 use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision};
+use crate::model::scope_changes::ScopeChanges;
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::agent_rows::{AgentState, Stored};
 use crate::store::mounts::StoredEntry;
@@ -209,12 +210,36 @@ impl AgentCell {
         first: Option<FirstRead<'_>>,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let Some(loaded) = self.read(store, sources, first).await? else { return Ok(None) };
+        Ok(Some(self.keep(loaded, sources).await))
+    }
+
+    async fn keep(&self, loaded: AgentSnapshot, sources: &Sources) -> Arc<AgentSnapshot> {
         sources.pause(FailPoint::CacheFillRead).await;
         let loaded = Arc::new(loaded);
         // Served and not kept if it is too large for one entry, or too little else can be evicted for it.
         let kept = self.charge.try_resize(loaded.memory());
         self.current.store(kept.then(|| Arc::clone(&loaded)));
-        Ok(Some(loaded))
+        loaded
+    }
+
+    /// Patches the present snapshot with what changed since. Returns the changes after `seen`, with those that came with
+    /// them; `None` if there is no snapshot that can be patched, it has some of these changes already, or it is being loaded.
+    pub(super) async fn patch(
+        &self,
+        store: &Store,
+        sources: &Sources,
+        seen: Revision,
+    ) -> Result<Option<ScopeChanges>, StoreError> {
+        let Ok(_one_at_a_time) = self.loading.try_lock() else { return Ok(None) };
+        let Some(old) = self.stale().filter(|old| old.revision <= seen) else { return Ok(None) };
+        let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, sources).await?;
+        let Some(mut state) = state.filter(|state| is_patch(state, &old)) else { return Ok(None) };
+        self.keep(self.patched(&old, &mut state), sources).await;
+        let AgentState { head, changes, audiences, .. } = state;
+        let missed = || changes.iter().zip(&audiences).filter(|(change, _)| change.revision > seen);
+        let oldest = missed().map(|(_, (_, at))| *at).min();
+        let changes = missed().map(|(change, (audience, _))| (change.clone(), audience.clone())).collect();
+        Ok(Some(ScopeChanges { head, changes, oldest }))
     }
 
     /// Reads what changed since the present snapshot; everything if there is none, or too much changed.
@@ -226,9 +251,9 @@ impl AgentCell {
     ) -> Result<Option<AgentSnapshot>, StoreError> {
         if let Some(old) = self.stale() {
             let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, sources).await?;
-            let Some(state) = state else { return Ok(None) };
+            let Some(mut state) = state else { return Ok(None) };
             if is_patch(&state, &old) {
-                return Ok(Some(self.patched(&old, state)));
+                return Ok(Some(self.patched(&old, &mut state)));
             }
         }
         let state = store.agent_state(self.agent, first.map(|first| first.uri), sources).await?;
@@ -244,22 +269,22 @@ impl AgentCell {
     }
 
     /// The old snapshot with the changes since.
-    fn patched(&self, old: &AgentSnapshot, state: AgentState) -> AgentSnapshot {
-        let AgentState { head, description, changes, mut definitions, entries, contents: _ } = state;
+    fn patched(&self, old: &AgentSnapshot, state: &mut AgentState) -> AgentSnapshot {
+        let AgentState { head, description, changes, definitions, entries, .. } = state;
         let mut all = old.definitions.all.clone();
         each_kind!(K => {
-            let now = std::mem::take(K::of_mut(&mut definitions));
-            replace::<K>(K::of_mut(&mut all), &changes, now);
+            let now = std::mem::take(K::of_mut(definitions));
+            replace::<K>(K::of_mut(&mut all), changes, now);
         });
         let matched = changes.iter().any(|change| change.kind.is_of_template());
-        let trees = old.definitions.trees.after(&all.mounts, &changes, entries);
+        let trees = old.definitions.trees.after(&all.mounts, changes, std::mem::take(entries));
         let templates = (!matched).then(|| old.definitions.templates.clone());
         let definitions = Definitions::indexed(all, templates, trees);
         let is_registered = |uri: &str| definitions.all.resources.get(uri).is_some();
-        let touched = old.touched.after(&changes, is_registered);
-        let touched_resources = old.touched_resources.after(&changes, |uri| !is_registered(uri));
-        let changed = (old.changed.after(&changes), [touched, touched_resources]);
-        self.at(head.revision, description, definitions, changed)
+        let touched = old.touched.after(changes, is_registered);
+        let touched_resources = old.touched_resources.after(changes, |uri| !is_registered(uri));
+        let changed = (old.changed.after(changes), [touched, touched_resources]);
+        self.at(head.revision, description.clone(), definitions, changed)
     }
 
     fn at(

@@ -124,10 +124,12 @@ impl Feed {
     pub(super) fn deliver(&self, revisions: &[(Scope, Revision)]) {
         let Some(follower) = self.follower.get() else { return };
         for (scope, revision) in revisions {
-            if follower.raise(*scope, *revision) {
+            let is_behind = follower.raise(*scope, *revision);
+            // Streams read the changes, and apply them to memory.
+            let is_read = self.hub.raise(*scope, *revision);
+            if is_behind && !is_read {
                 self.follower.add_behind(*scope);
             }
-            self.hub.raise(*scope, *revision);
         }
     }
 

@@ -12,6 +12,7 @@ use super::audience::Audience;
 use super::ids::{AgentId, AgentRef, ResourceUri, TenantId};
 use super::label::CallerLabels;
 use super::scope::{Change, Revision, Scope};
+use super::scope_changes::ScopeChanges;
 use super::trace::WriteSpan;
 
 /// A boxed future, as returned by the methods of object-safe traits.
@@ -129,6 +130,10 @@ pub trait Follower: Send + Sync + 'static {
 
     /// Reads the changes of a scope that is behind.
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()>;
+
+    /// Reads the changes of an agent in memory after a revision, and applies them: for both they are read once. `None` if
+    /// memory cannot be patched with them now, or has some of them already.
+    fn apply_changes(&self, agent: AgentId, after: Revision) -> BoxFuture<'_, Option<ScopeChanges>>;
 
     /// Whether the prompts of an agent are tools; true if this could not be determined.
     fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId) -> BoxFuture<'_, bool>;

@@ -32,6 +32,7 @@ pub mod precondition;
 pub mod prompt;
 pub mod resource;
 pub mod scope;
+pub mod scope_changes;
 pub mod session;
 pub mod skill;
 pub mod sources;

@@ -68,6 +68,15 @@ pub struct Change {
     pub subject: String,
 }
 
+/// The head of a scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Current revision.
+    pub revision: Revision,
+    /// Changes at or below this revision are pruned.
+    pub floor: Revision,
+}
+
 impl Change {
     /// Whether it is one of what a template or a mount answers a URI with: its subject is a
     /// [variant](super::variant::Variant).

@@ -2,19 +2,21 @@
 
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
+use time::OffsetDateTime;
 
 use super::StoreError;
+use super::changes::audience;
 use super::columns::hash;
 use super::definitions::sort;
 use super::mounts::StoredEntry;
 use super::resources::{StoredPart, join};
-use super::snapshot::Head;
 use super::tagged_rows::{Source, TaggedRow, set};
 use crate::model::agent::AgentDescription;
+use crate::model::audience::Audience;
 use crate::model::content::ContentHash;
 use crate::model::definition::DefinitionKind;
 use crate::model::kinds::{ByKind, Family, Member, each_kind};
-use crate::model::scope::{Change, ChangeKind, Revision};
+use crate::model::scope::{Change, ChangeKind, Head, Revision};
 use crate::model::tool::ToolSets;
 
 /// An agent, and definitions of it.
@@ -26,6 +28,8 @@ pub struct AgentState {
     pub description: AgentDescription,
     /// The changes after the revision that was asked for, in order.
     pub changes: Vec<Change>,
+    /// Whom each of them concerns, and when it was made, by the database's clock.
+    pub audiences: Vec<(Audience, OffsetDateTime)>,
     /// Its definitions in byte order of their keys: all, or those that the changes concern and that still exist.
     pub definitions: ByKind<Stored>,
     /// The files of its mounts: all, or those that the changes concern and that are still there.
@@ -47,12 +51,15 @@ impl Family for Stored {
 pub(super) struct AgentRows {
     agent: Option<(Head, AgentDescription)>,
     locked: Option<Revision>,
-    changes: Vec<(Option<i32>, Change)>,
+    changes: Vec<StoredChange>,
     definitions: ByKind<Stored>,
     parts: Vec<StoredPart>,
     entries: Vec<StoredEntry>,
     contents: Vec<(ContentHash, Bytes)>,
 }
+
+/// A change, with its place among those of its revision, its audience, and when it was made.
+type StoredChange = (Option<i32>, Change, (Audience, OffsetDateTime));
 
 impl AgentRows {
     /// Collects the rows of a statement; `first` is awaited after the first one, by when the statement has its snapshot.
@@ -89,7 +96,8 @@ impl AgentRows {
             Source::LockedHead => self.locked = Some(Revision(set(row.number)?)),
             Source::Change => {
                 let (kind, revision) = (ChangeKind::parse(&set(row.kind)?), Revision(set(row.number)?));
-                self.changes.push((row.ordinal, Change { revision, kind, subject: set(row.key)? }));
+                let change = Change { revision, kind, subject: set(row.key)? };
+                self.changes.push((row.ordinal, change, (audience(row.labels), set(row.last_modified)?)));
             }
             Source::Part => self.parts.push(row.try_into()?),
             Source::Entry => self.entries.push(row.try_into()?),
@@ -104,7 +112,7 @@ impl AgentRows {
     }
 
     fn sort(&mut self) {
-        self.changes.sort_unstable_by_key(|(ordinal, change)| (change.revision, *ordinal));
+        self.changes.sort_unstable_by_key(|(ordinal, change, _)| (change.revision, *ordinal));
         each_kind!(K => sort(K::of_mut(&mut self.definitions)));
         join(&mut self.definitions.resources, std::mem::take(&mut self.parts));
     }
@@ -123,7 +131,8 @@ impl AgentRows {
     pub(super) fn into_state(self) -> Option<AgentState> {
         let Self { agent, changes, definitions, entries, contents, .. } = self;
         let (head, description) = agent?;
-        let changes = changes.into_iter().map(|(_, change)| change).collect();
-        Some(AgentState { head, description, changes, definitions, entries, contents })
+        let (changes, audiences) =
+            changes.into_iter().map(|(_, change, audience)| (change, audience)).unzip();
+        Some(AgentState { head, description, changes, audiences, definitions, entries, contents })
     }
 }

@@ -122,10 +122,10 @@ impl Store {
                 // expects few rows of an agent and would rather read all of them.
                 let rows = agent_rows!(
                     (
-                        "with recent as materialized (select revision, ordinal, kind, subject from changes \
+                        "with recent as materialized (select revision, ordinal, kind, subject, audience, at from changes \
                          where scope = $2 and revision > $3 order by revision, ordinal limit $4) ",
-                        " union all select 1, c.subject, null, null, null, null, null, null, null, null, null, c.kind, null, \
-                         c.ordinal, c.revision, null, null, null from recent c"
+                        " union all select 1, c.subject, null, null, null, null, null, null, null, c.audience, null, c.kind, null, \
+                         c.ordinal, c.revision, null, c.at, null from recent c"
                     ),
                     (
                         "(d.tenant, d.agent, d.uri) in (select $1::uuid, $2::uuid, c.subject from recent c \

@@ -5,11 +5,12 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::horizon::Horizon;
-use super::snapshot::{Head, Snapshot};
+use super::snapshot::Snapshot;
 use super::{Store, StoreError};
 use crate::model::audience::Audience;
 use crate::model::label::{CallerLabels, Label};
-use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+use crate::model::scope::{Change, ChangeKind, Head, Revision, Scope};
+use crate::model::scope_changes::ScopeChanges;
 
 /// Result of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,17 +26,6 @@ pub struct Sweep {
     pub epoch: Option<Uuid>,
     /// The database's clock, read between sending the query and receiving its result.
     pub now: OffsetDateTime,
-}
-
-/// The changes of a scope after a revision, with its head as of the same moment.
-#[derive(Debug)]
-pub struct ScopeChanges {
-    /// The head of the scope.
-    pub head: Head,
-    /// The changes with their audiences, in order.
-    pub changes: Vec<(Change, Audience)>,
-    /// When the oldest of them was made, by the database's clock.
-    pub oldest: Option<OffsetDateTime>,
 }
 
 impl Snapshot {
@@ -146,7 +136,7 @@ impl Store {
 }
 
 /// Parses a stored audience. Labels of a form that no caller can have match no caller.
-fn audience(stored: Option<Vec<String>>) -> Audience {
+pub(super) fn audience(stored: Option<Vec<String>>) -> Audience {
     let labels = |texts: Vec<String>| texts.iter().filter_map(|text| Label::parse(text).ok()).collect();
     stored.map_or(Audience::Everybody, |texts| Audience::Labels(labels(texts)))
 }

@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 
 use super::pooled_connection::PooledConnection;
 use super::{Store, StoreError};
-use crate::model::scope::{Revision, Scope};
+use crate::model::scope::{Head, Revision, Scope};
 
 /// A `repeatable read, read only` transaction.
 #[derive(Debug)]
@@ -51,13 +51,4 @@ impl Snapshot {
     pub async fn end(self) -> Result<(), StoreError> {
         self.pooled.end("commit").await
     }
-}
-
-/// The head of a scope.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
-    /// Current revision.
-    pub revision: Revision,
-    /// Changes at or below this revision are pruned.
-    pub floor: Revision,
 }

@@ -66,7 +66,8 @@ pub(super) struct TaggedRow {
     pub(super) annotations: Option<String>,
     pub(super) icons: Option<String>,
     pub(super) meta: Option<String>,
-    /// The labels of a definition or the tools of an agent; `None` if there are none.
+    /// The labels of a definition or the tools of an agent, `None` if there are none; the audience of a change, `None` if it
+    /// concerns everybody.
     pub(super) labels: Option<Vec<String>>,
     /// Members that are stored as one JSON text.
     pub(super) json: Option<String>,
@@ -78,6 +79,7 @@ pub(super) struct TaggedRow {
     pub(super) number: Option<i64>,
     /// The floor of the agent's scope, or the size of a file of a mount.
     pub(super) floor: Option<i64>,
+    /// When a resource was modified last, or a change was made.
     pub(super) last_modified: Option<OffsetDateTime>,
     /// The bytes of a content.
     pub(super) bytes: Option<Vec<u8>>,

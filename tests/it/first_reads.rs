@@ -252,6 +252,26 @@ async fn change_is_read_in_one_statement_without_the_unchanged_definitions() {
     assert_eq!(reader.http.text("a", &key, "x:07").await.as_deref(), Some("new"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn change_is_read_once_for_streams_and_memory() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    writer.put("a", "x:1", "one").await;
+    let (proxy, reader) = recorded(&database).await;
+    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("one"));
+    let mut events = listen(&reader, "a", &key, json!(1), json!({"resourceSubscriptions": ["x:1"]})).await;
+    assert_eq!(events.next_summary().await, "notifications/subscriptions/acknowledged");
+    statements(&proxy);
+    for text in ["two", "three"] {
+        writer.put("a", "x:1", text).await;
+        assert_eq!(events.next_summary().await, "updated x:1");
+        assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some(text));
+        let read = statements(&proxy);
+        assert_eq!(read.len(), 2, "the change, and the content: {read:#?}");
+    }
+}
+
 /// Makes every load take 5 ms, and counts them.
 #[derive(Default)]
 struct SlowLoads(AtomicUsize);

@@ -13,10 +13,10 @@ use crate::feed::service::Feed;
 use crate::model::audience::Audience;
 use crate::model::feed::ServedAnew;
 use crate::model::scope::{Change, Revision, Scope};
+use crate::model::scope_changes::ScopeChanges;
 use crate::model::sources::FailPoint;
 use crate::model::tool::can_be_tool;
 use crate::store::StoreError;
-use crate::store::changes::ScopeChanges;
 
 /// Wait after a failed read; doubled after each further failure, up to [`LAST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -59,7 +59,7 @@ impl Feed {
         }
         let scope = Scope::from(topic.agent);
         self.sources.pause(FailPoint::BeforeStreamsRead).await;
-        let read = self.hub.limit(self.store.changes_after(scope, seen, MAX_CHANGES + 1)).await?;
+        let read = self.hub.limit(self.read_and_apply(topic, seen)).await?;
         // The agent was deleted: its streams end by their own recheck.
         let Some(ScopeChanges { head, changes, oldest }) = read else {
             topic.mark(&Effects::default(), Revision(topic.wanted.load(Ordering::Acquire)), timeline);
@@ -83,6 +83,25 @@ impl Feed {
             self.hub.lag.count(lag);
         }
         Ok(())
+    }
+
+    /// Reads the changes after a revision, which memory is patched with where it can be.
+    async fn read_and_apply(
+        &self,
+        topic: &Topic,
+        seen: Revision,
+    ) -> Result<Option<ScopeChanges>, StoreError> {
+        let scope = Scope::from(topic.agent);
+        if let Some(follower) = self.follower.get() {
+            if let Some(applied) = follower.apply_changes(topic.agent, seen).await {
+                return Ok(Some(applied));
+            }
+            if follower.applied(scope).is_some_and(|applied| applied.0 < topic.wanted.load(Ordering::Acquire))
+            {
+                self.follower.add_behind(scope);
+            }
+        }
+        self.store.changes_after(scope, seen, MAX_CHANGES + 1).await
     }
 
     async fn start_topic(&self, topic: &Topic) -> Result<(), StoreError> {

@@ -16,9 +16,9 @@ use crate::cache::GroupCommit;
 use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri};
 use crate::model::label::CallerLabels;
-use crate::model::scope::{Revision, Scope};
+use crate::model::scope::{Head, Revision, Scope};
 use crate::model::trace::WriteSpan;
-use crate::store::snapshot::{Head, Snapshot};
+use crate::store::snapshot::Snapshot;
 use crate::store::{Store, StoreError};
 use crate::telemetry::histogram::DurationHistogram;
 
@@ -66,9 +66,10 @@ impl Hub {
         }
     }
 
-    /// Records that a scope is at this revision or a newer one.
-    pub(in crate::feed) fn raise(&self, scope: Scope, revision: Revision) {
-        if let Some(topic) = self.topic(AgentId(scope.0)) {
+    /// Records that a scope is at this revision or a newer one. Returns whether its changes are read for streams.
+    pub(in crate::feed) fn raise(&self, scope: Scope, revision: Revision) -> bool {
+        let topic = self.topic(AgentId(scope.0));
+        if let Some(topic) = &topic {
             topic.raise(revision);
         }
         if let Some(subscribers) = self.watched.lock().get(&scope) {
@@ -76,6 +77,7 @@ impl Hub {
                 subscriber.request_recheck();
             }
         }
+        topic.is_some_and(|topic| topic.is_behind())
     }
 
     /// Records the span of a write to an agent with streams.
