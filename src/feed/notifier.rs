@@ -19,7 +19,9 @@ use crate::store::notify::{FeedMessage, NotifySender};
 const FEW_REPLICAS: usize = 4;
 /// The number of reads of their acknowledgements without a wait: timers are too coarse for a shorter one.
 const READS_AT_ONCE: u32 = 3;
-/// Wait before acknowledgements are read otherwise; doubled each time until all are there, up to [`LAST_WAIT`].
+/// Wait before acknowledgements are read otherwise; doubled each time until all are there, up to [`LAST_WAIT`]. The first
+/// wait for many replicas is most of the time that their acknowledgements took the last time, if that is longer: a read of
+/// what many connections show is expensive.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LAST_WAIT: Duration = Duration::from_millis(16);
 
@@ -30,13 +32,17 @@ struct Schedule {
     read: Option<Instant>,
     /// Number of reads since a request of this replica was received.
     reads: u32,
+    /// When it was received.
+    received: Instant,
+    /// How long acknowledgements took the last time that they took at most [`LAST_WAIT`].
+    usual: Duration,
 }
 
 impl Feed {
     pub(super) async fn notify(self: Arc<Self>, stop: CancellationToken) {
         let mut sender = None;
         let mut timeline = self.timeline();
-        let mut schedule = Schedule { sent: Instant::now(), send: None, read: None, reads: 0 };
+        let mut schedule = Schedule::starting_at(Instant::now());
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -107,6 +113,8 @@ impl Feed {
         if self.replicas.collecting(longest, Instant::now()).is_some() {
             schedule.reads += 1;
             schedule.read_later(self.replicas.others());
+        } else {
+            schedule.all_acknowledged(Instant::now());
         }
         Some(sender)
     }
@@ -149,16 +157,34 @@ impl Feed {
 }
 
 impl Schedule {
+    fn starting_at(now: Instant) -> Self {
+        Self { sent: now, send: None, read: None, reads: 0, received: now, usual: Duration::ZERO }
+    }
+
     /// Schedules the first read for a request that was received, of what this many other replicas have acknowledged. While a
     /// replica does not answer an earlier one, there are no reads without a wait for each further request.
     fn read_for_request(&mut self, replicas: usize) {
-        self.reads = if self.read.is_some() { self.reads.min(reads_at_once(replicas)) } else { 0 };
-        self.read_later(replicas);
+        if let Some(scheduled) = self.read {
+            self.reads = self.reads.min(reads_at_once(replicas));
+            self.read_later(replicas);
+            self.read = self.read.min(Some(scheduled));
+        } else {
+            (self.reads, self.received) = (0, Instant::now());
+            self.read_later(replicas);
+        }
     }
 
     /// Schedules the next read of what this many other replicas have acknowledged.
     fn read_later(&mut self, replicas: usize) {
-        self.read = Some(Instant::now() + wait_before_read(self.reads, replicas));
+        self.read = Some(Instant::now() + wait_before_read(self.reads, replicas, self.usual));
+    }
+
+    /// Records that all replicas have acknowledged what was requested.
+    fn all_acknowledged(&mut self, now: Instant) {
+        let took = now.duration_since(self.received);
+        if took <= LAST_WAIT {
+            self.usual = took;
+        }
     }
 
     /// Waits until the notifier has to act.
@@ -177,38 +203,70 @@ fn reads_at_once(replicas: usize) -> u32 {
     if replicas <= FEW_REPLICAS { READS_AT_ONCE } else { 0 }
 }
 
-/// The wait before a read of what this many other replicas have acknowledged, after so many reads.
-fn wait_before_read(reads: u32, replicas: usize) -> Duration {
-    reads
-        .checked_sub(reads_at_once(replicas))
+/// The wait before a read of what this many other replicas have acknowledged, after so many reads, where acknowledgements
+/// usually take so long.
+fn wait_before_read(reads: u32, replicas: usize, usual: Duration) -> Duration {
+    let at_once = reads_at_once(replicas);
+    if at_once == 0 && reads == 0 {
+        return (usual * 3 / 4).clamp(FIRST_WAIT, LAST_WAIT);
+    }
+    let waits = if at_once == 0 { reads.checked_sub(1) } else { reads.checked_sub(at_once) };
+    waits
         .map_or(Duration::ZERO, |waits| FIRST_WAIT.saturating_mul(2_u32.saturating_pow(waits)).min(LAST_WAIT))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::Instant;
 
-    use super::{FEW_REPLICAS, FIRST_WAIT, READS_AT_ONCE, Schedule, wait_before_read};
+    use super::{FEW_REPLICAS, FIRST_WAIT, LAST_WAIT, READS_AT_ONCE, Schedule, wait_before_read};
 
     #[test]
     fn few_replicas_are_read_at_once_and_then_with_backoff() {
-        let waits = |replicas| {
-            [0, 1, 2, 3, 4, 5, 6, 7, 8, 40].map(|reads| wait_before_read(reads, replicas).as_millis())
+        let waits = |replicas, usual| {
+            [0, 1, 2, 3, 4, 5, 6, 7, 8, 40]
+                .map(|reads| wait_before_read(reads, replicas, Duration::from_millis(usual)).as_millis())
         };
         for replicas in [0, 1, FEW_REPLICAS] {
-            assert_eq!(waits(replicas), [0, 0, 0, 1, 2, 4, 8, 16, 16, 16]);
+            assert_eq!(waits(replicas, 8), [0, 0, 0, 1, 2, 4, 8, 16, 16, 16]);
         }
-        assert_eq!(waits(FEW_REPLICAS + 1), [1, 2, 4, 8, 16, 16, 16, 16, 16, 16]);
+        assert_eq!(waits(FEW_REPLICAS + 1, 0), [1, 1, 2, 4, 8, 16, 16, 16, 16, 16]);
+        assert_eq!(waits(FEW_REPLICAS + 1, 8), [6, 1, 2, 4, 8, 16, 16, 16, 16, 16]);
+    }
+
+    #[test]
+    fn many_replicas_are_first_read_after_most_of_the_time_that_they_took() {
+        let now = Instant::now();
+        let mut schedule = Schedule::starting_at(now);
+        let took = |schedule: &mut Schedule, millis| {
+            schedule.received = now;
+            schedule.all_acknowledged(now + Duration::from_millis(millis));
+        };
+        took(&mut schedule, 8);
+        let before = Instant::now();
+        schedule.read_for_request(FEW_REPLICAS + 1);
+        let first = schedule.read.unwrap();
+        assert!(first >= before + Duration::from_millis(6));
+        schedule.read_for_request(FEW_REPLICAS + 1);
+        assert_eq!(schedule.read, Some(first), "another request delays no read");
+        took(&mut schedule, 500);
+        assert_eq!(
+            schedule.usual,
+            Duration::from_millis(8),
+            "a silent replica says nothing about the others"
+        );
     }
 
     #[test]
     fn requests_beside_a_silent_replica_are_not_read_at_once() {
-        let now = Instant::now();
-        let mut schedule = Schedule { sent: now, send: None, read: None, reads: 9 };
+        let mut schedule = Schedule::starting_at(Instant::now());
+        schedule.reads = 9;
         schedule.read_for_request(1);
         assert_eq!(schedule.reads, 0, "nothing was awaited");
-        schedule.reads = 9;
         let before = Instant::now();
+        (schedule.reads, schedule.read) = (9, Some(before + LAST_WAIT));
         schedule.read_for_request(1);
         assert_eq!(schedule.reads, READS_AT_ONCE);
         assert!(schedule.read.unwrap() >= before + FIRST_WAIT);

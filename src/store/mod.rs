@@ -43,6 +43,7 @@ pub mod templates;
 pub mod tenants;
 mod undelayed;
 pub mod usage;
+mod warm_connections;
 pub mod watched;
 pub mod watching;
 pub mod write;
@@ -56,6 +57,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Executor, PgConnection, PgPool};
 
 pub use error::StoreError;
+
+use warm_connections::WarmConnections;
 
 /// The text is not a PostgreSQL URL.
 #[derive(Debug, thiserror::Error)]
@@ -122,14 +125,13 @@ pub struct StoreOptions {
 #[derive(Debug, Clone)]
 pub struct Store {
     pool: PgPool,
+    warm: Arc<WarmConnections>,
     listen: PgConnectOptions,
     owner: Option<PgConnectOptions>,
     /// Timeout of the response to a single statement.
     response_timeout: Duration,
     key_lookups: Arc<AtomicU64>,
     session: SessionTimeouts,
-    /// Connections of the pool that were opened before this time are not used again.
-    retired: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Timeouts set in each PostgreSQL session, in milliseconds.
@@ -186,8 +188,9 @@ impl Store {
                 Box::pin(async move { Ok(!retired) })
             })
             .connect_lazy_with(options.connect);
-        let (listen, owner) = (options.listen, options.owner);
-        Self { pool, listen, owner, response_timeout, key_lookups: Arc::default(), session, retired }
+        let (listen, owner, warm) =
+            (options.listen, options.owner, WarmConnections::new(pool.clone(), retired));
+        Self { pool, warm, listen, owner, response_timeout, key_lookups: Arc::default(), session }
     }
 
     /// The database to which migrations are applied.
@@ -202,7 +205,7 @@ impl Store {
 
     /// The numbers of pooled connections in use and idle.
     pub fn connections(&self) -> (usize, usize) {
-        let (all, idle) = (self.pool.size() as usize, self.pool.num_idle());
+        let (all, idle) = (self.pool.size() as usize, self.pool.num_idle() + self.warm.idle());
         (all.saturating_sub(idle), idle)
     }
 
@@ -214,12 +217,12 @@ impl Store {
     /// Closes all currently open connections of the pool instead of using them again, since they may lead to
     /// another server than new ones.
     pub fn retire_connections(&self) {
-        *self.retired.lock() = Some(Instant::now());
+        self.warm.retire();
     }
 
     /// Waits until all connections are returned and closed.
     pub async fn close(&self) {
-        self.pool.close().await;
+        self.warm.close().await;
     }
 }
 

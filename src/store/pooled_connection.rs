@@ -3,10 +3,13 @@
 //! A future that is dropped during a statement leaves its connection waiting for the response, possibly forever if the
 //! network drops packets. Such a connection is closed instead of being returned.
 
-use sqlx::pool::PoolConnection;
-use sqlx::{Executor, PgConnection, Postgres};
+use std::sync::Arc;
+
+use scopeguard::ScopeGuard;
+use sqlx::{Executor, PgConnection};
 
 use super::error::is_connection_lost;
+use super::warm_connections::{Lent, WarmConnections};
 use super::{Store, StoreError};
 use crate::telemetry::trace::{self, Kind, SQL};
 
@@ -14,42 +17,37 @@ use crate::telemetry::trace::{self, Kind, SQL};
 /// each connection, which knows no values: neither how many rows a limit admits, nor how few are newer than a bound.
 pub(super) const BEGIN_PLANNED: &str = "begin; set local plan_cache_mode = force_custom_plan";
 
-/// A connection that was acquired from the pool.
+/// A connection in use. Dropping it closes it, since its state is not known.
 #[derive(Debug)]
 pub(super) struct PooledConnection {
-    connection: PoolConnection<Postgres>,
-    known: bool,
-}
-
-impl Drop for PooledConnection {
-    fn drop(&mut self) {
-        if !self.known {
-            self.connection.close_on_drop();
-        }
-    }
+    lent: ScopeGuard<Lent, fn(Lent)>,
+    warm: Arc<WarmConnections>,
 }
 
 impl PooledConnection {
-    /// The connection, which is in an unknown state until [`end`](Self::end).
+    /// The connection, for statements.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
-        self.known = false;
-        &mut self.connection
+        &mut self.lent.connection
     }
 
-    /// Executes the statement that ends the transaction, after which the connection can be returned.
+    /// Executes the statement that ends the transaction, and returns the connection.
     pub(super) async fn end(mut self, end: &'static str) -> Result<(), StoreError> {
         self.connection().execute(end).await?;
-        self.known = true;
+        self.release();
         Ok(())
+    }
+
+    /// Returns the connection, which is outside of a transaction and waits for no response.
+    fn release(self) {
+        self.warm.release(ScopeGuard::into_inner(self.lent));
     }
 }
 
 impl Store {
     pub(super) async fn acquire(&self) -> Result<PooledConnection, StoreError> {
-        // Boxed: the future of opening a connection has 4 KiB, which those of all requests and streams would contain several
-        // times.
-        let connection = Box::pin(self.pool.acquire()).await?;
-        Ok(PooledConnection { connection, known: true })
+        let close: fn(Lent) = |mut lent| lent.connection.close_on_drop();
+        let lent = scopeguard::guard(self.warm.acquire().await?, close);
+        Ok(PooledConnection { lent, warm: Arc::clone(&self.warm) })
     }
 
     /// Acquires a connection and starts a transaction with `begin`.
@@ -113,7 +111,9 @@ impl Store {
         let answered = tokio::time::timeout(self.response_timeout, statement(pooled.connection())).await;
         let done = answered.map_err(|_| StoreError::Timeout)?;
         // A response, including an error, leaves the connection usable; the pool detects a lost one itself.
-        pooled.known = matches!(&done, Ok(_) | Err(sqlx::Error::Database(_) | sqlx::Error::RowNotFound));
+        if matches!(&done, Ok(_) | Err(sqlx::Error::Database(_) | sqlx::Error::RowNotFound)) {
+            pooled.release();
+        }
         let done = done?;
         if let Some(span) = span {
             span.succeeded();

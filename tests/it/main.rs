@@ -42,6 +42,7 @@ mod mounts;
 mod openapi;
 mod operations;
 mod plans;
+mod pool;
 mod privileges;
 mod progress;
 mod races;

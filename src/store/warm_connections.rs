@@ -1,0 +1,123 @@
+//! Connections that are lent last in, first out.
+//!
+//! sqlx's pool lends the connection that has been idle for longest, and makes a round trip when one is returned. Under light
+//! load each statement then meets another backend of PostgreSQL, with cold caches. Here the connection that was used
+//! last is used next. The pool opens connections, bounds their number, and lends them in turn while some wait for one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use sqlx::pool::PoolConnection;
+use sqlx::{PgPool, Postgres};
+
+/// A connection that is in use.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub(super) connection: PoolConnection<Postgres>,
+    /// When it left the pool, which checks how old it is.
+    left_pool: Instant,
+}
+
+/// The idle connections of a pool that were used last.
+#[derive(Debug)]
+pub(super) struct WarmConnections {
+    pool: PgPool,
+    state: Mutex<State>,
+    /// Connections that were opened before are not used again.
+    retired: Arc<Mutex<Option<Instant>>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// With the time of its last use; the one used last at the end.
+    idle: Vec<(Lent, Instant)>,
+    /// Number of callers that wait for the pool.
+    waiting: usize,
+}
+
+/// A caller that waits for the pool.
+struct Waiting<'a>(&'a WarmConnections);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().waiting -= 1;
+    }
+}
+
+impl WarmConnections {
+    /// Of a pool, which lends no connections from before `retired`.
+    pub(super) fn new(pool: PgPool, retired: Arc<Mutex<Option<Instant>>>) -> Arc<Self> {
+        Arc::new(Self { pool, state: Mutex::default(), retired })
+    }
+
+    /// Number of idle connections.
+    pub(super) fn idle(&self) -> usize {
+        self.state.lock().idle.len()
+    }
+
+    /// Lends the connection that was used last, or one of the pool.
+    pub(super) async fn acquire(&self) -> Result<Lent, sqlx::Error> {
+        let waiting = {
+            let mut state = self.state.lock();
+            if let Some((lent, _)) = state.idle.pop() {
+                return Ok(lent);
+            }
+            state.waiting += 1;
+            Waiting(self)
+        };
+        // Boxed: the future of opening a connection has 4 KiB, which those of all requests and streams would contain several
+        // times.
+        let connection = Box::pin(self.pool.acquire()).await?;
+        drop(waiting);
+        Ok(Lent { connection, left_pool: Instant::now() })
+    }
+
+    /// Takes back a connection in a known state.
+    pub(super) fn release(&self, mut lent: Lent) {
+        let options = self.pool.options();
+        let is_older =
+            |since: Instant, most: Option<Duration>| most.is_some_and(|most| since.elapsed() > most);
+        let mut state = self.state.lock();
+        if self.retired.lock().is_some_and(|at| lent.left_pool <= at) {
+            lent.connection.close_on_drop();
+            return;
+        }
+        if state.waiting > 0 || self.pool.is_closed() || is_older(lent.left_pool, options.get_max_lifetime())
+        {
+            return;
+        }
+        state.idle.push((lent, Instant::now()));
+        if state.idle.first().is_some_and(|(_, used)| is_older(*used, options.get_idle_timeout())) {
+            let (mut unused, _) = state.idle.remove(0);
+            unused.connection.close_on_drop();
+        }
+    }
+
+    /// Closes all connections that are open now instead of lending them again.
+    pub(super) fn retire(&self) {
+        let mut state = self.state.lock();
+        *self.retired.lock() = Some(Instant::now());
+        let lent = state.idle.drain(..).map(|(lent, _)| lent.connection);
+        for mut connection in lent.chain(std::iter::from_fn(|| self.pool.try_acquire())) {
+            connection.close_on_drop();
+        }
+    }
+
+    /// Waits until all connections are returned and closed.
+    pub(super) async fn close(&self) {
+        let closing = self.pool.close();
+        // Returned to the pool, which is closed.
+        self.state.lock().idle.clear();
+        closing.await;
+    }
+}
+
+impl Drop for WarmConnections {
+    /// Without the runtime that returning them to the pool needs, which may have ended.
+    fn drop(&mut self) {
+        for (lent, _) in self.state.get_mut().idle.drain(..) {
+            drop(lent.connection.detach());
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Which of its connections to PostgreSQL a gateway uses.
+
+use futures_util::future::join_all;
+use tokio::task::JoinSet;
+use waggle::model::scope::Scope;
+use waggle::store::Store;
+
+use crate::support::cluster::{Database, database, store_options};
+use crate::support::wait::eventually;
+
+const MAX_CONNECTIONS: u32 = 4;
+
+/// A statement that reads.
+async fn read(store: &Store) {
+    store.heads(&[Scope::GATEWAY]).await.unwrap();
+}
+
+/// A store whose connections are all open and idle.
+async fn warm(database: &Database) -> Store {
+    let mut options = store_options(database.options.clone().application_name("waggle"));
+    options.max_connections = MAX_CONNECTIONS;
+    let store = Store::new(options);
+    let all = MAX_CONNECTIONS as usize;
+    join_all((0..all).map(|_| read(&store))).await;
+    eventually("all connections are idle", async || store.connections() == (0, all)).await;
+    store
+}
+
+/// How many connections of stores are open.
+async fn open(database: &Database) -> i64 {
+    let open = "select count(*) from pg_stat_activity where datname = current_database() and application_name = 'waggle'";
+    database.number(open).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_one_after_another_use_the_same_connection() {
+    let database = database().await;
+    let store = warm(&database).await;
+    let since = database.number("select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await;
+    for _ in 0..3 * MAX_CONNECTIONS {
+        read(&store).await;
+    }
+    let used = format!(
+        "select count(*) from pg_stat_activity where datname = current_database() \
+         and application_name = 'waggle' and query_start > to_timestamp({since} / 1000000.0)"
+    );
+    assert_eq!(database.number(&used).await, 1);
+    assert_eq!(open(&database).await, i64::from(MAX_CONNECTIONS));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn more_statements_than_connections_take_turns() {
+    const CALLERS: usize = 64;
+    const STATEMENTS: usize = 50;
+    let database = database().await;
+    let store = warm(&database).await;
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let store = store.clone();
+        callers.spawn(async move {
+            for statement in 0..STATEMENTS {
+                // Some stop waiting.
+                if (caller + statement).is_multiple_of(5) {
+                    tokio::select! {
+                        biased;
+                        () = read(&store) => {}
+                        () = tokio::task::yield_now() => {}
+                    }
+                } else {
+                    read(&store).await;
+                }
+            }
+        });
+    }
+    callers.join_all().await;
+    eventually("no connection is in use", async || store.connections().0 == 0).await;
+    assert!(store.connections().1 <= MAX_CONNECTIONS as usize);
+    read(&store).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retired_connections_are_closed() {
+    let database = database().await;
+    let store = warm(&database).await;
+    read(&store).await;
+    store.retire_connections();
+    read(&store).await;
+    eventually("the others are closed or closing", async || store.connections() == (0, 1)).await;
+    eventually("one connection is open", async || open(&database).await == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_store_has_no_connections() {
+    let database = database().await;
+    let store = warm(&database).await;
+    read(&store).await;
+    store.close().await;
+    assert_eq!(store.connections(), (0, 0));
+    eventually("no connection is open", async || open(&database).await == 0).await;
+    assert!(store.heads(&[Scope::GATEWAY]).await.is_err());
+}
