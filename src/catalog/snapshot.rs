@@ -9,7 +9,7 @@ mod trees;
 pub mod view;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -33,6 +33,7 @@ use crate::model::scope::{Change, ChangeKind, Revision};
 use crate::model::scope_changes::ScopeChanges;
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::agent_rows::{AgentState, Stored};
+use crate::store::agent_state::ChangedDefinitions;
 use crate::store::mounts::StoredEntry;
 use crate::store::{Store, StoreError};
 
@@ -150,6 +151,8 @@ pub struct AgentCell {
     wanted: AtomicI64,
     current: ArcSwapOption<AgentSnapshot>,
     loading: Mutex<()>,
+    /// Whether the last changes concerned no definitions but resources, as most do: they are read with less work.
+    changes_resources: AtomicBool,
     /// Of the snapshot.
     charge: Charge,
 }
@@ -163,6 +166,7 @@ impl AgentCell {
             wanted: AtomicI64::new(0),
             current: ArcSwapOption::empty(),
             loading: Mutex::new(()),
+            changes_resources: AtomicBool::new(true),
             charge,
         }
     }
@@ -232,7 +236,7 @@ impl AgentCell {
     ) -> Result<Option<ScopeChanges>, StoreError> {
         let Ok(_one_at_a_time) = self.loading.try_lock() else { return Ok(None) };
         let Some(old) = self.stale().filter(|old| old.revision <= seen) else { return Ok(None) };
-        let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, sources).await?;
+        let state = self.read_after(&old, store, sources).await?;
         let Some(mut state) = state.filter(|state| is_patch(state, &old)) else { return Ok(None) };
         self.keep(self.patched(&old, &mut state), sources).await;
         let AgentState { head, changes, audiences, .. } = state;
@@ -240,6 +244,31 @@ impl AgentCell {
         let oldest = missed().map(|(_, (_, at))| *at).min();
         let changes = missed().map(|(change, (audience, _))| (change.clone(), audience.clone())).collect();
         Ok(Some(ScopeChanges { head, changes, oldest }))
+    }
+
+    /// Reads the agent with what changed since a snapshot; `None` if it is gone.
+    async fn read_after(
+        &self,
+        old: &AgentSnapshot,
+        store: &Store,
+        sources: &Sources,
+    ) -> Result<Option<AgentState>, StoreError> {
+        let mut read = ChangedDefinitions::All;
+        if self.changes_resources.load(Ordering::Relaxed) {
+            read = ChangedDefinitions::Resources;
+        }
+        loop {
+            let state =
+                store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, read, sources).await?;
+            let Some(state) = state else { return Ok(None) };
+            let are_included =
+                |read: ChangedDefinitions| state.changes.iter().all(|change| read.include(change.kind));
+            self.changes_resources.store(are_included(ChangedDefinitions::Resources), Ordering::Relaxed);
+            if are_included(read) {
+                return Ok(Some(state));
+            }
+            read = ChangedDefinitions::All;
+        }
     }
 
     /// Reads what changed since the present snapshot; everything if there is none, or too much changed.
@@ -250,7 +279,7 @@ impl AgentCell {
         first: Option<FirstRead<'_>>,
     ) -> Result<Option<AgentSnapshot>, StoreError> {
         if let Some(old) = self.stale() {
-            let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, sources).await?;
+            let state = self.read_after(&old, store, sources).await?;
             let Some(mut state) = state else { return Ok(None) };
             if is_patch(&state, &old) {
                 return Ok(Some(self.patched(&old, &mut state)));

@@ -272,6 +272,39 @@ async fn change_is_read_once_for_streams_and_memory() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn change_of_another_kind_than_the_last_takes_at_most_two_statements() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    writer.put("a", "x:1", "one").await;
+    let (proxy, reader) = recorded(&database).await;
+    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("one"));
+    let prompts = async || {
+        let answer = reader.http.call("a", &key, "prompts/list", json!({})).await;
+        answer["result"]["prompts"].as_array().unwrap().len()
+    };
+    let message = json!({"role": "user", "content": {"type": "text", "text": "hello"}});
+    statements(&proxy);
+    for (count, expected) in [(1, 2), (2, 1)] {
+        let prompt = json!({"messages": [message]});
+        let put = writer.admin("PUT", &format!("/agents/a/prompts/p{count}"), Some(prompt)).await;
+        assert_eq!(put.status, StatusCode::CREATED, "{}", put.text());
+        eventually("the prompt is in memory", async || prompts().await == count).await;
+        let read = statements(&proxy);
+        assert_eq!(read.len(), expected, "prompt {count}: {read:#?}");
+    }
+    for text in ["two", "three"] {
+        writer.put("a", "x:1", text).await;
+        eventually("the content is in memory", async || {
+            reader.http.text("a", &key, "x:1").await.as_deref() == Some(text)
+        })
+        .await;
+        let read = statements(&proxy);
+        assert_eq!(read.len(), 2, "the resource, and its content: {read:#?}");
+    }
+}
+
 /// Makes every load take 5 ms, and counts them.
 #[derive(Default)]
 struct SlowLoads(AtomicUsize);
