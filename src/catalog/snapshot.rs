@@ -264,7 +264,7 @@ impl AgentCell {
             let are_included =
                 |read: ChangedDefinitions| state.changes.iter().all(|change| read.include(change.kind));
             self.changes_resources.store(are_included(ChangedDefinitions::Resources), Ordering::Relaxed);
-            if are_included(read) {
+            if are_included(read) || !is_patch(&state, old) {
                 return Ok(Some(state));
             }
             read = ChangedDefinitions::All;

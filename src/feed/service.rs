@@ -125,7 +125,7 @@ impl Feed {
         let Some(follower) = self.follower.get() else { return };
         for (scope, revision) in revisions {
             let is_behind = follower.raise(*scope, *revision);
-            // Streams read the changes, and apply them to memory.
+            // Streams read the changes and apply them to memory, or let it catch up if they cannot.
             let is_read = self.hub.raise(*scope, *revision);
             if is_behind && !is_read {
                 self.follower.add_behind(*scope);

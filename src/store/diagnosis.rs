@@ -85,9 +85,11 @@ impl Store {
             let mut listener = PgListener::connect_with(&pool).await?;
             listener.listen(channel).await?;
             // The time to connect is none of the notification's.
-            let mut sender = self.pool.acquire().await?;
+            let mut sender = self.acquire().await?;
             let sent = std::time::Instant::now();
-            sqlx::query!("select pg_notify($1, '')::text as sent", channel).fetch_one(&mut *sender).await?;
+            sqlx::query!("select pg_notify($1, '')::text as sent", channel)
+                .fetch_one(sender.connection())
+                .await?;
             listener.recv().await?;
             Ok(sent.elapsed())
         };

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
 
 /// A failed database operation.
 #[derive(Debug, thiserror::Error)]
@@ -199,6 +200,18 @@ pub(super) fn is_connection_lost(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
         sqlx::Error::Database(database) => database.code().is_some_and(|code| code.starts_with("57P")),
+        _ => false,
+    }
+}
+
+/// Whether the connection can be used after an error: the server responded, and has not closed it.
+pub(super) fn is_connection_usable(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::RowNotFound => true,
+        sqlx::Error::Database(database) => {
+            let severity = database.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
+            !matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic)) && !is_connection_lost(error)
+        }
         _ => false,
     }
 }

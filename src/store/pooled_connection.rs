@@ -8,7 +8,7 @@ use std::sync::Arc;
 use scopeguard::ScopeGuard;
 use sqlx::{Executor, PgConnection};
 
-use super::error::is_connection_lost;
+use super::error::{is_connection_lost, is_connection_usable};
 use super::warm_connections::{Lent, WarmConnections};
 use super::{Store, StoreError};
 use crate::telemetry::trace::{self, Kind, SQL};
@@ -110,8 +110,7 @@ impl Store {
         let mut pooled = self.acquire().await?;
         let answered = tokio::time::timeout(self.response_timeout, statement(pooled.connection())).await;
         let done = answered.map_err(|_| StoreError::Timeout)?;
-        // A response, including an error, leaves the connection usable; the pool detects a lost one itself.
-        if matches!(&done, Ok(_) | Err(sqlx::Error::Database(_) | sqlx::Error::RowNotFound)) {
+        if done.as_ref().err().is_none_or(is_connection_usable) {
             pooled.release();
         }
         let done = done?;

@@ -60,24 +60,30 @@ impl WarmConnections {
     pub(super) async fn acquire(&self) -> Result<Lent, sqlx::Error> {
         let waiting = {
             let mut state = self.state.lock();
-            if let Some((lent, _)) = state.idle.pop() {
-                return Ok(lent);
+            if let Some((lent, used)) = state.idle.pop() {
+                if !is_older(used, self.pool.options().get_idle_timeout()) {
+                    return Ok(lent);
+                }
+                // All others were used before it.
+                for (mut unused, _) in state.idle.drain(..).chain([(lent, used)]) {
+                    unused.connection.close_on_drop();
+                }
             }
             state.waiting += 1;
             Waiting(self)
         };
+        // Before the pool checks that it is not retired.
+        let left_pool = Instant::now();
         // Boxed: the future of opening a connection has 4 KiB, which those of all requests and streams would contain several
         // times.
         let connection = Box::pin(self.pool.acquire()).await?;
         drop(waiting);
-        Ok(Lent { connection, left_pool: Instant::now() })
+        Ok(Lent { connection, left_pool })
     }
 
     /// Takes back a connection in a known state.
     pub(super) fn release(&self, mut lent: Lent) {
         let options = self.pool.options();
-        let is_older =
-            |since: Instant, most: Option<Duration>| most.is_some_and(|most| since.elapsed() > most);
         let mut state = self.state.lock();
         if self.retired.lock().is_some_and(|at| lent.left_pool <= at) {
             lent.connection.close_on_drop();
@@ -88,7 +94,7 @@ impl WarmConnections {
             return;
         }
         state.idle.push((lent, Instant::now()));
-        if state.idle.first().is_some_and(|(_, used)| is_older(*used, options.get_idle_timeout())) {
+        while state.idle.first().is_some_and(|(_, used)| is_older(*used, options.get_idle_timeout())) {
             let (mut unused, _) = state.idle.remove(0);
             unused.connection.close_on_drop();
         }
@@ -111,6 +117,10 @@ impl WarmConnections {
         self.state.lock().idle.clear();
         closing.await;
     }
+}
+
+fn is_older(since: Instant, most: Option<Duration>) -> bool {
+    most.is_some_and(|most| since.elapsed() > most)
 }
 
 impl Drop for WarmConnections {

@@ -1,11 +1,13 @@
 //! Which of its connections to PostgreSQL a gateway uses.
 
 use futures_util::future::join_all;
+use sqlx::postgres::PgConnectOptions;
 use tokio::task::JoinSet;
 use waggle::model::scope::Scope;
 use waggle::store::Store;
 
 use crate::support::cluster::{Database, database, store_options};
+use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
 const MAX_CONNECTIONS: u32 = 4;
@@ -16,8 +18,8 @@ async fn read(store: &Store) {
 }
 
 /// A store whose connections are all open and idle.
-async fn warm(database: &Database) -> Store {
-    let mut options = store_options(database.options.clone().application_name("waggle"));
+async fn warm(options: &PgConnectOptions) -> Store {
+    let mut options = store_options(options.clone().application_name("waggle"));
     options.max_connections = MAX_CONNECTIONS;
     let store = Store::new(options);
     let all = MAX_CONNECTIONS as usize;
@@ -35,7 +37,7 @@ async fn open(database: &Database) -> i64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_one_after_another_use_the_same_connection() {
     let database = database().await;
-    let store = warm(&database).await;
+    let store = warm(&database.options).await;
     let since = database.number("select (extract(epoch from clock_timestamp()) * 1000000)::bigint").await;
     for _ in 0..3 * MAX_CONNECTIONS {
         read(&store).await;
@@ -53,7 +55,7 @@ async fn more_statements_than_connections_take_turns() {
     const CALLERS: usize = 64;
     const STATEMENTS: usize = 50;
     let database = database().await;
-    let store = warm(&database).await;
+    let store = warm(&database.options).await;
     let mut callers = JoinSet::new();
     for caller in 0..CALLERS {
         let store = store.clone();
@@ -81,7 +83,7 @@ async fn more_statements_than_connections_take_turns() {
 #[tokio::test(flavor = "multi_thread")]
 async fn retired_connections_are_closed() {
     let database = database().await;
-    let store = warm(&database).await;
+    let store = warm(&database.options).await;
     read(&store).await;
     store.retire_connections();
     read(&store).await;
@@ -92,10 +94,25 @@ async fn retired_connections_are_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn closed_store_has_no_connections() {
     let database = database().await;
-    let store = warm(&database).await;
+    let store = warm(&database.options).await;
     read(&store).await;
     store.close().await;
     assert_eq!(store.connections(), (0, 0));
     eventually("no connection is open", async || open(&database).await == 0).await;
     assert!(store.heads(&[Scope::GATEWAY]).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statement_finds_a_connection_after_the_server_closed_all() {
+    let database = database().await;
+    // Over TCP, by which a client reads why the server closed a connection.
+    let proxy = Proxy::before(&database.options).await;
+    let store = warm(&proxy.options).await;
+    for _ in 0..MAX_CONNECTIONS {
+        read(&store).await;
+    }
+    let others = "select count(pg_terminate_backend(pid, 10000)) from pg_stat_activity \
+                  where datname = current_database() and application_name = 'waggle'";
+    assert_eq!(database.number(others).await, i64::from(MAX_CONNECTIONS));
+    read(&store).await;
 }

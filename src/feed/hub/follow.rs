@@ -59,12 +59,16 @@ impl Feed {
         }
         let scope = Scope::from(topic.agent);
         self.sources.pause(FailPoint::BeforeStreamsRead).await;
-        let read = self.hub.limit(self.read_and_apply(topic, seen)).await?;
+        let read = match self.apply_to_memory(topic, seen).await {
+            Some(applied) => Some(applied),
+            None => self.hub.limit(self.store.changes_after(scope, seen, MAX_CHANGES + 1)).await?,
+        };
         // The agent was deleted: its streams end by their own recheck.
         let Some(ScopeChanges { head, changes, oldest }) = read else {
             topic.mark(&Effects::default(), Revision(topic.wanted.load(Ordering::Acquire)), timeline);
             return Ok(());
         };
+        self.catch_up_to(scope, head.revision);
         self.wait_for_streams(scope, head.revision).await;
         if head.floor > seen {
             // The changes are not all retained, so they may concern everybody.
@@ -85,29 +89,26 @@ impl Feed {
         Ok(())
     }
 
-    /// Reads the changes after a revision, which memory is patched with where it can be.
-    async fn read_and_apply(
-        &self,
-        topic: &Topic,
-        seen: Revision,
-    ) -> Result<Option<ScopeChanges>, StoreError> {
-        let scope = Scope::from(topic.agent);
-        if let Some(follower) = self.follower.get() {
-            if let Some(applied) = follower.apply_changes(topic.agent, seen).await {
-                return Ok(Some(applied));
-            }
-            if follower.applied(scope).is_some_and(|applied| applied.0 < topic.wanted.load(Ordering::Acquire))
-            {
-                self.follower.add_behind(scope);
-            }
+    /// Reads the changes after a revision and patches memory with them, where it can be.
+    async fn apply_to_memory(&self, topic: &Topic, seen: Revision) -> Option<ScopeChanges> {
+        let follower = self.follower.get()?;
+        let applying = async { Ok(follower.apply_changes(topic.agent, seen).await) };
+        self.hub.limit(applying).await.ok().flatten()
+    }
+
+    /// Has memory caught up in the background where it is behind what streams have read.
+    fn catch_up_to(&self, scope: Scope, head: Revision) {
+        let applied = self.follower.get().and_then(|follower| follower.applied(scope));
+        if applied.is_some_and(|applied| applied < head) {
+            self.follower.add_behind(scope);
         }
-        self.store.changes_after(scope, seen, MAX_CHANGES + 1).await
     }
 
     async fn start_topic(&self, topic: &Topic) -> Result<(), StoreError> {
         let (scope, timeline) = (Scope::from(topic.agent), topic.timeline());
         let head = self.hub.read(&self.store, scope, async |_, head| Ok(head.revision));
         let head = head.await?.unwrap_or_default();
+        self.catch_up_to(scope, head);
         // A resumed stream sends changes up to this head at once, so the replicas must have acknowledged it.
         self.wait_for_streams(scope, head).await;
         topic.start_at(head, timeline);
