@@ -1,4 +1,4 @@
-//! Connections that are lent last in, first out.
+//! Idle connections of the pool that are lent last in, first out (LIFO).
 //!
 //! sqlx's pool lends the connection that has been idle for longest, and makes a round trip when one is returned. Under light
 //! load each statement then meets another backend of PostgreSQL, with cold caches. Here the connection that was used
