@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::cases::Era;
 use crate::cpu;
 use crate::error::Error;
+use crate::fixture::WATCHED;
 use crate::fleet::{START, lifetime, start_own};
 use crate::memory;
 use crate::options::{Options, Server};
@@ -18,6 +20,7 @@ use crate::stream_client::StreamClient;
 use crate::streams::Source;
 use crate::subscribers::Subscribers;
 use crate::trigger::Trigger;
+use crate::waggle::{Waggle, descend};
 
 /// Streams that are opened, used and closed before the measurement.
 const FIRST: usize = 50;
@@ -35,6 +38,8 @@ pub(crate) struct FanOutCase {
     /// The era of the streams, at a server that has eras.
     pub(crate) era: Option<Era>,
     pub(crate) streams: usize,
+    /// Whether another replica has to acknowledge each change before it is sent.
+    pub(crate) replicated: bool,
 }
 
 /// The results of one round. Times are medians over its changes, in milliseconds since the change was sent.
@@ -61,15 +66,18 @@ pub(crate) async fn measure(
     options: &Options,
     dir: &Path,
 ) -> Result<Sample, Error> {
-    let host = DedicatedServer::start(kind, source, options, dir).await?;
+    // Each gateway that is alone has a database of its own.
+    let dir = TempDir::new_in(dir).map_err(Error::io("create a directory"))?;
+    descend(dir.path())?;
+    let host = DedicatedServer::start(kind, source, options, dir.path()).await?;
     let measured = host.measure(kind.streams, options.duration()).await;
-    host.process.stop().await;
+    host.running.stop().await;
     measured
 }
 
 /// A server that serves one measurement only.
 struct DedicatedServer {
-    process: Process,
+    running: Running,
     client: StreamClient,
     authorization: Option<String>,
 }
@@ -83,22 +91,32 @@ impl DedicatedServer {
     ) -> Result<Self, Error> {
         let FanOutCase { server, era, .. } = kind;
         let missing = || Error::NotRunning { server: server.name() };
-        let (process, key, authorization) = match server {
-            Server::Waggle => {
+        let (running, key, authorization) = match server {
+            Server::Waggle if kind.replicated => {
                 let source = source.ok_or_else(missing)?;
                 let process = source.waggle.replica(&options.waggle_binary()?, dir).await?;
-                (process, source.key.clone(), Some(source.authorization.clone()))
+                (Running::Process(process), source.key.clone(), Some(source.authorization.clone()))
+            }
+            Server::Waggle => {
+                let mut waggle = Waggle::start(&options.waggle_binary()?, dir, &[])?;
+                waggle.ready().await?;
+                let mut admin = waggle.admin().await?;
+                admin.create_tenant().await?;
+                let key = admin.register(WATCHED).await?;
+                (Running::Gateway(waggle), key, Some(admin.authorization))
             }
             Server::Unaudited => return Err(missing()),
             Server::Limit => (own("serve-broadcast", server, options, dir).await?, String::new(), None),
             Server::Rmcp => (own("serve-rmcp-streams", server, options, dir).await?, String::new(), None),
         };
-        let client = StreamClient { server: server.name(), port: process.port, key, era };
-        Ok(Self { process, client, authorization })
+        let port = running.process().port;
+        let client = StreamClient { server: server.name(), port, key, era };
+        Ok(Self { running, client, authorization })
     }
 
     async fn measure(&self, streams: usize, duration: Duration) -> Result<Sample, Error> {
         let StreamClient { server, port, .. } = self.client;
+        let pid = self.running.process().pid;
         let mut trigger = Trigger::open(server, port, self.authorization.clone()).await?;
         let mut few = Subscribers::open(&self.client, FIRST).await?;
         for _ in 0..FIRST_CHANGES {
@@ -106,12 +124,12 @@ impl DedicatedServer {
         }
         drop(few);
         sleep(SETTLE).await;
-        let before = memory::of_process(self.process.pid)?;
+        let before = memory::of_process(pid)?;
         let mut subscribers = Subscribers::open(&self.client, streams).await?;
         sleep(SETTLE).await;
-        let bytes = memory::of_process(self.process.pid)?.saturating_sub(before);
+        let bytes = memory::of_process(pid)?.saturating_sub(before);
         change(&mut trigger, &mut subscribers).await?;
-        let used = (cpu::of_process(self.process.pid)?, cpu::of_process(std::process::id())?);
+        let used = (cpu::of_process(pid)?, cpu::of_process(std::process::id())?);
         let changes = self.changes(&mut trigger, &mut subscribers, duration).await?;
         let events = to_f64((changes.len() * streams) as u64);
         let micros = |pid, before| {
@@ -120,7 +138,7 @@ impl DedicatedServer {
         let of = |value: fn(&Change) -> f64| median(changes.iter().map(value).collect());
         Ok(Sample {
             bytes: to_f64(bytes) / to_f64(streams as u64),
-            server_micros: micros(self.process.pid, used.0)?,
+            server_micros: micros(pid, used.0)?,
             client_micros: micros(std::process::id(), used.1)?,
             answered: of(|change| change.answered),
             first: of(|change| change.at(0)),
@@ -148,10 +166,32 @@ impl DedicatedServer {
     }
 }
 
-async fn own(command: &str, server: Server, options: &Options, dir: &Path) -> Result<Process, Error> {
+async fn own(command: &str, server: Server, options: &Options, dir: &Path) -> Result<Running, Error> {
     let mut process = start_own(server, &[command.to_owned()], lifetime(options), dir)?;
     process.ready("/", false, START).await?;
-    Ok(process)
+    Ok(Running::Process(process))
+}
+
+/// A process, or a gateway with its database.
+enum Running {
+    Process(Process),
+    Gateway(Waggle),
+}
+
+impl Running {
+    fn process(&self) -> &Process {
+        match self {
+            Self::Process(process) => process,
+            Self::Gateway(waggle) => &waggle.process,
+        }
+    }
+
+    async fn stop(self) {
+        match self {
+            Self::Process(process) => _ = process.stop().await,
+            Self::Gateway(waggle) => waggle.stop().await,
+        }
+    }
 }
 
 /// One change, in milliseconds since it was sent.

@@ -1,7 +1,5 @@
 //! One run: in each round, each case is measured at all servers in turns.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -17,6 +15,7 @@ use crate::load::Load;
 use crate::options::{Options, Server};
 use crate::report::{Row, Sample};
 use crate::streams::{self, Streams};
+use crate::waggle::descend;
 use crate::writes::{self, Writes};
 
 /// The duration of the same load before each round, unmeasured.
@@ -40,9 +39,7 @@ pub(crate) struct Results {
 pub(crate) async fn run(options: &Options) -> Result<Results, Error> {
     let descriptors = descriptors::raise();
     let dir = TempDir::with_prefix("waggle-bench-").map_err(Error::io("create a temporary directory"))?;
-    // The database runs as another user when this is root, and must be able to reach its directory.
-    fs::set_permissions(dir.path(), Permissions::from_mode(0o711))
-        .map_err(Error::io("open the temporary directory"))?;
+    descend(dir.path())?;
     let mut fleet = Fleet::default();
     let measured = async {
         fleet.start(options, dir.path()).await?;

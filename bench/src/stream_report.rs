@@ -75,7 +75,7 @@ fn line(kind: FanOutCase, samples: &[Sample], streams: &Streams) -> String {
         "| {} | {} | {} | {:.1} | {} | {:.1} | {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} |",
         kind.streams,
         kind.era.map_or("–", Era::version),
-        kind.server.name(),
+        name(kind),
         of(samples, |sample| sample.bytes / 1024.0),
         ratio(|sample| sample.bytes),
         of(samples, |sample| sample.server_micros),
@@ -89,10 +89,15 @@ fn line(kind: FanOutCase, samples: &[Sample], streams: &Streams) -> String {
     )
 }
 
+fn name(kind: FanOutCase) -> String {
+    let replicas = if kind.replicated { ", 2 replicas" } else { "" };
+    format!("{}{replicas}", kind.server.name())
+}
+
 /// The value as a multiple of that of `limit` with as many streams in the same round; `None` if `limit` was not
 /// measured.
 fn ratio(kind: FanOutCase, samples: &[Sample], streams: &Streams, value: fn(&Sample) -> f64) -> Option<f64> {
-    let least = FanOutCase { server: Server::Limit, era: None, ..kind };
+    let least = FanOutCase { server: Server::Limit, era: None, replicated: false, ..kind };
     let (_, limit) = streams.fan_outs.iter().find(|(other, _)| *other == least)?;
     Some(median(samples.iter().zip(limit).map(|(own, least)| value(own) / value(least)).collect()))
 }
@@ -122,11 +127,11 @@ mod tests {
     }
 
     fn fan_outs(limit: Vec<Sample>, waggle: Vec<Sample>) -> Streams {
-        let kind = |server, era| FanOutCase { server, era, streams: 500 };
+        let kind = |server, era, replicated| FanOutCase { server, era, streams: 500, replicated };
         Streams {
             fan_outs: vec![
-                (kind(Server::Limit, None), limit),
-                (kind(Server::Waggle, Some(Era::Modern)), waggle),
+                (kind(Server::Limit, None, false), limit),
+                (kind(Server::Waggle, Some(Era::Modern), true), waggle),
             ],
             ..Streams::default()
         }
@@ -139,7 +144,7 @@ mod tests {
         let report = render(&fan_outs(limit, waggle));
         let rows = [
             "| 500 | – | limit | 1.0 | 1.00 | 5.0 | 1.00 | 2.0 | 3.0 | 4.0 | 5.0 | 7.0 | 5.0 |",
-            "| 500 | 2026-07-28 | waggle | 2.0 | 1.50 | 8.0 | 1.20 | 2.0 | 3.0 | 4.0 | 5.0 | 9.0 | 7.0 |",
+            "| 500 | 2026-07-28 | waggle, 2 replicas | 2.0 | 1.50 | 8.0 | 1.20 | 2.0 | 3.0 | 4.0 | 5.0 | 9.0 | 7.0 |",
         ];
         assert!(rows.iter().all(|row| report.contains(row)), "{report}");
         assert!(!report.contains("another replica"), "{report}");

@@ -95,18 +95,29 @@ impl<'a> Source<'a> {
 
 /// Everything to measure, in the order of the report.
 fn kinds(options: &Options) -> impl Iterator<Item = FanOutCase> {
-    let eras = |server| match server {
-        Server::Limit => &[None][..],
-        Server::Rmcp => &[Some(Era::Legacy)],
+    // The era, and whether there is another replica.
+    let variants = |server| match server {
+        Server::Limit => &[(None, false)][..],
+        Server::Rmcp => &[(Some(Era::Legacy), false)],
         // A stream has one audit row at its end, however many events it had.
         Server::Unaudited => &[],
-        Server::Waggle => &[Some(Era::Modern), Some(Era::Legacy)],
+        Server::Waggle => &[
+            (Some(Era::Modern), false),
+            (Some(Era::Legacy), false),
+            (Some(Era::Modern), true),
+            (Some(Era::Legacy), true),
+        ],
     };
     SIZES.into_iter().flat_map(move |streams| {
         let servers =
             options.servers().filter(move |server| *server != Server::Rmcp || streams == SIZE_OF_RMCP);
         servers.flat_map(move |server| {
-            eras(server).iter().map(move |era| FanOutCase { server, era: *era, streams })
+            variants(server).iter().map(move |(era, replicated)| FanOutCase {
+                server,
+                era: *era,
+                streams,
+                replicated: *replicated,
+            })
         })
     })
 }

@@ -1,7 +1,8 @@
 //! `waggle`: the gateway on its embedded database, with the fixture registered over the administration API.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -63,9 +64,14 @@ impl Waggle {
         Ok(Self { process, postgres, keys: HashMap::new() })
     }
 
+    /// Waits until the gateway is ready.
+    pub(crate) async fn ready(&mut self) -> Result<(), Error> {
+        self.process.ready("/readyz", true, START).await
+    }
+
     /// Waits until the gateway is ready, registers the fixture, and stores the keys of its agents.
     pub(crate) async fn register_fixture(&mut self) -> Result<(), Error> {
-        self.process.ready("/readyz", true, START).await?;
+        self.ready().await?;
         let mut admin = self.admin().await?;
         admin.create_tenant().await?;
         for agent in [READER, LISTER, RENDERER, LABELLED_READER, LABELLED_LISTER] {
@@ -105,6 +111,12 @@ impl Waggle {
             }
         }
     }
+}
+
+/// Lets other users pass through a directory: the database runs as another user when this is root.
+pub(crate) fn descend(dir: &Path) -> Result<(), Error> {
+    fs::set_permissions(dir, Permissions::from_mode(0o711))
+        .map_err(Error::io(format!("set the permissions of {}", dir.display())))
 }
 
 /// Starts a gateway on an existing database, with this operator key.

@@ -193,6 +193,13 @@ async fn build(
     );
     let keys = (seal, authenticator);
     let endpoint = endpoint(settings, services.clone(), keys.clone(), listeners.stop.clone());
+    background.tasks.spawn({
+        let (feed, closing) = (Arc::clone(&feed), listeners.stop.clone());
+        async move {
+            closing.cancelled().await;
+            feed.recheck_streams();
+        }
+    });
     let metrics = Metrics {
         services: services.clone(),
         store: store.clone(),

@@ -94,7 +94,7 @@ pub struct Services {
 }
 
 impl Endpoint {
-    /// Creates the endpoints. Their streams end when `closing` is cancelled.
+    /// Creates the endpoints. Their streams end at the next recheck after `closing` is cancelled.
     pub fn new(
         services: Services,
         (seal, authenticator): (CursorSeal, Authenticator),

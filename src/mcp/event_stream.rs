@@ -15,7 +15,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use time::OffsetDateTime;
 use tokio::sync::Mutex;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::{Instant, MissedTickBehavior, Sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -69,6 +69,7 @@ pub(super) struct StreamContext {
     pub(super) feed: Arc<dyn ChangeFeed>,
     pub(super) caller: Caller,
     pub(super) keep_alive: Duration,
+    /// Ends the stream at the recheck that is requested when it is cancelled.
     pub(super) closing: CancellationToken,
     pub(super) permit: StreamPermit,
     /// Exports the spans of events, if traces are exported.
@@ -111,9 +112,11 @@ pub(super) fn events<E: StreamEncoder>(
     // On the heap once: both the state and the future of `unfold` reserve space for what they exchange.
     let stream = Arc::new(Mutex::new(EventStream { open: Some(open), pending: first }));
     let supervisor = AbortOnDropHandle::new(tokio::spawn(supervise(Arc::downgrade(&stream), every)));
-    Box::pin(unfold((stream, supervisor), |(stream, supervisor)| async move {
-        let bytes = stream.lock().await.next().await?;
-        Some((bytes, (stream, supervisor)))
+    // Kept between events: registering a timer takes a lock that all streams share.
+    let timer = Box::pin(tokio::time::sleep_until(next_check));
+    Box::pin(unfold((stream, supervisor, timer), |(stream, supervisor, mut timer)| async move {
+        let bytes = stream.lock().await.next(timer.as_mut()).await?;
+        Some((bytes, (stream, supervisor, timer)))
     }))
 }
 
@@ -134,12 +137,12 @@ async fn supervise<E: StreamEncoder>(stream: Weak<Mutex<EventStream<E>>>, every:
 }
 
 impl<E: StreamEncoder> EventStream<E> {
-    async fn next(&mut self) -> Option<Bytes> {
+    async fn next(&mut self, mut timer: Pin<&mut Sleep>) -> Option<Bytes> {
         loop {
             if !self.pending.is_empty() {
                 return Some(std::mem::take(&mut self.pending).into());
             }
-            self.open.as_ref()?.wait().await;
+            self.open.as_ref()?.wait(timer.as_mut()).await;
             self.step(true).await;
         }
     }
@@ -175,12 +178,17 @@ impl<E: StreamEncoder> EventStream<E> {
 
 impl<E: StreamEncoder> Open<E> {
     /// Waits for a change or a deadline. Deadlines come first: a busy stream never waits.
-    async fn wait(&self) {
+    async fn wait(&self, mut timer: Pin<&mut Sleep>) {
+        let deadline = self.deadline();
+        // One that elapses early does no harm.
+        if deadline < timer.deadline() || timer.is_elapsed() {
+            timer.as_mut().reset(deadline);
+        }
         tokio::select! {
             biased;
-            () = self.context.closing.cancelled() => {}
-            () = tokio::time::sleep_until(self.deadline()) => {}
+            () = timer => {}
             () = self.subscription.ready(), if self.retry.is_none() => {}
+            () = self.context.closing.cancelled(), if self.retry.is_some() => {}
         }
     }
 
@@ -202,7 +210,9 @@ impl<E: StreamEncoder> Open<E> {
 
     /// Whether notifications may be sent now; appends the keep-alive comment that is due on a polled connection.
     async fn check(&mut self, out: &mut Vec<u8>, polled: bool) -> Result<bool, StreamEnd> {
-        if self.context.closing.is_cancelled() {
+        // A shutdown requests a recheck. The token is shared by all streams, so it is not read for each event.
+        let may_close = self.retry.is_some() || self.subscription.is_recheck_requested();
+        if may_close && self.context.closing.is_cancelled() {
             return Err(StreamEnd::Shutdown);
         }
         let now = Instant::now();

@@ -2,10 +2,10 @@
 //! dirty. Backpressure of a slow client: a set is bounded by the subscriptions, however slowly the client reads.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::write_spans::TracedWrite;
 use crate::model::audience::Audience;
@@ -22,7 +22,6 @@ const MAX_LINKS: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct DirtySet {
     state: Mutex<State>,
-    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +35,8 @@ struct State {
     causes: HashMap<Subject, Cause>,
     /// Whether the stream must recheck whether it may continue.
     recheck: bool,
+    /// Wakes the stream, if it waits.
+    waiting: Option<Waker>,
 }
 
 /// The writes that an event reports, as far as their traces are exported.
@@ -75,7 +76,7 @@ struct InterestState {
 impl DirtySet {
     /// The set of a stream whose caller has these labels.
     pub(super) fn new(labels: CallerLabels) -> Self {
-        Self { state: Mutex::new(State { labels, ..State::default() }), changed: Notify::new() }
+        Self { state: Mutex::new(State { labels, ..State::default() }) }
     }
 
     /// The labels of the stream's caller.
@@ -112,8 +113,9 @@ impl DirtySet {
 
     /// Marks a subject dirty if `revision` is newer than the interest in it.
     pub(super) fn mark(&self, subject: &Subject, revision: Revision) {
-        if self.state.lock().mark(subject, revision) {
-            self.changed.notify_one();
+        let mut state = self.state.lock();
+        if state.mark(subject, revision) {
+            wake(state);
         }
     }
 
@@ -132,8 +134,7 @@ impl DirtySet {
             state.link(subject, write);
         }
         if state.mark_from(subject, revision) {
-            drop(state);
-            self.changed.notify_one();
+            wake(state);
         }
     }
 
@@ -144,7 +145,7 @@ impl DirtySet {
         for subject in subjects {
             state.mark_from(subject, first);
         }
-        self.changed.notify_one();
+        wake(state);
     }
 
     /// Marks the subjects of all interests dirty from `first` on.
@@ -171,8 +172,9 @@ impl DirtySet {
 
     /// Requests that the stream checks whether it may continue.
     pub(super) fn request_recheck(&self) {
-        self.state.lock().recheck = true;
-        self.changed.notify_one();
+        let mut state = self.state.lock();
+        state.recheck = true;
+        wake(state);
     }
 
     /// Returns whether a recheck was requested since the last call.
@@ -180,17 +182,22 @@ impl DirtySet {
         std::mem::take(&mut self.state.lock().recheck)
     }
 
-    /// Waits until a subject is dirty or a recheck is requested.
-    pub(super) async fn ready(&self) {
-        loop {
-            {
-                let state = self.state.lock();
-                if state.recheck || !state.dirty.is_empty() {
-                    return;
-                }
-            }
-            self.changed.notified().await;
+    /// Whether a recheck is requested.
+    pub(super) fn is_recheck_requested(&self) -> bool {
+        self.state.lock().recheck
+    }
+
+    /// Ready once a subject is dirty or a recheck is requested. Only the last task that polled it is woken.
+    pub(super) fn poll_ready(&self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.state.lock();
+        if state.recheck || !state.dirty.is_empty() {
+            return Poll::Ready(());
         }
+        match &mut state.waiting {
+            Some(waiting) => waiting.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
     }
 
     /// Removes and returns the subject that has been dirty for longest, with the first revision that is still
@@ -208,6 +215,15 @@ impl DirtySet {
     /// The first unsent revision.
     pub(super) fn oldest(&self) -> Option<Revision> {
         self.state.lock().oldest()
+    }
+}
+
+/// Wakes the stream, outside of the lock that it takes next.
+fn wake(mut state: MutexGuard<'_, State>) {
+    let waiting = state.waiting.take();
+    drop(state);
+    if let Some(waiting) = waiting {
+        waiting.wake();
     }
 }
 

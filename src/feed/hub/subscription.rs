@@ -1,5 +1,6 @@
 //! A stream's subscription to an agent: its interests and the events to send next.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use super::dirty_set::{Cause, DirtySet};
@@ -102,9 +103,14 @@ impl Subscription {
         self.subscriber.mark_all(Revision(1));
     }
 
-    /// Waits until there is an event to send or a recheck is requested.
+    /// Waits until there is an event to send or a recheck is requested. For one task at a time.
     pub async fn ready(&self) {
-        self.subscriber.ready().await;
+        poll_fn(|context| self.subscriber.poll_ready(context)).await;
+    }
+
+    /// Whether a recheck is requested.
+    pub fn is_recheck_requested(&self) -> bool {
+        self.subscriber.is_recheck_requested()
     }
 
     /// Returns whether a recheck was requested since the last call: a scope changed that decides whether the
