@@ -1,9 +1,9 @@
 //! Runs writes: one at a time per scope, detached from the caller, and published to cells and replicas after the commit.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio_util::task::TaskTracker;
@@ -82,14 +82,17 @@ impl Writer {
     }
 
     /// Runs a write to its end, even if its caller is cancelled: a commit would otherwise not be published.
-    pub async fn detached<T: Send + 'static>(
+    pub fn detached<T: Send + 'static>(
         &self,
         write: impl Future<Output = Result<T, Fault>> + Send + 'static,
-    ) -> Result<T, Fault> {
-        self.tasks
-            .spawn(span::inherit(async move { traced("write", Kind::Internal, pin!(write)).await }))
-            .await
-            .unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
+    ) -> impl Future<Output = Result<T, Fault>> {
+        // Boxed first: a future that is given another one by value has space for it twice, and this one is large.
+        let mut write = Box::pin(write);
+        async move {
+            let traced = async move { traced("write", Kind::Internal, write.as_mut()).await };
+            let done = self.tasks.spawn(span::inherit(traced)).await;
+            done.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
+        }
     }
 
     /// Runs `work` as one transaction with the permit of `scope`, the outermost scope that it locks, and publishes what
@@ -116,20 +119,23 @@ impl Writer {
     ) -> Result<T, Fault> {
         let queued = self.queue.enter(scope)?;
         let acquired = queued.acquire().await?;
-        let writing = async {
+        self.in_time(async {
             match self.write_shared(&queued, acquired, audited, work()).await {
                 Some(done) => done,
                 None => self.write_alone(queued.acquire().await?, audited, work()).await,
             }
-        };
-        self.in_time(writing).await
+        })
+        .await
     }
 
     /// Past the deadline it is not known whether the commit took place: the sweep finds it if it did, and memory does not
     /// answer what it may have changed.
-    async fn in_time<T>(&self, writing: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        let written = tokio::time::timeout(self.queue.deadline(), writing).await;
-        written.unwrap_or(Err(Fault::StorageUnavailable))
+    fn in_time<T>(
+        &self,
+        writing: impl Future<Output = Result<T, Fault>>,
+    ) -> impl Future<Output = Result<T, Fault>> {
+        let written = tokio::time::timeout(self.queue.deadline(), writing);
+        written.map(|written| written.unwrap_or(Err(Fault::StorageUnavailable)))
     }
 
     async fn write_alone<T>(

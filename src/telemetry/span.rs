@@ -9,6 +9,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::future::Either;
 use http::Method;
 use serde_json::Value;
 use tracing::{Event, Subscriber};
@@ -99,12 +100,9 @@ fn visit_current(each: impl FnMut(&'static str, &str) -> fmt::Result) -> fmt::Re
 
 /// Runs a future that a request spawns inside the request's span.
 pub fn inherit<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
-    let span = CURRENT.try_with(|span| span.borrow().clone()).ok();
-    async move {
-        match span {
-            Some(span) => CURRENT.scope(RefCell::new(span), work).await,
-            None => work.await,
-        }
+    match CURRENT.try_with(|span| span.borrow().clone()) {
+        Ok(span) => Either::Left(CURRENT.scope(RefCell::new(span), work)),
+        Err(_) => Either::Right(work),
     }
 }
 
