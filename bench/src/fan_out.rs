@@ -20,7 +20,7 @@ use crate::stream_client::StreamClient;
 use crate::streams::Source;
 use crate::subscribers::Subscribers;
 use crate::trigger::Trigger;
-use crate::waggle::{Waggle, descend};
+use crate::waggle::{Waggle, allow_passage};
 
 /// Streams that are opened, used and closed before the measurement.
 const FIRST: usize = 50;
@@ -66,9 +66,9 @@ pub(crate) async fn measure(
     options: &Options,
     dir: &Path,
 ) -> Result<Sample, Error> {
-    // Each gateway that is alone has a database of its own.
+    // A gateway that is alone creates its database here.
     let dir = TempDir::new_in(dir).map_err(Error::io("create a directory"))?;
-    descend(dir.path())?;
+    allow_passage(dir.path())?;
     let host = DedicatedServer::start(kind, source, options, dir.path()).await?;
     let measured = host.measure(kind.streams, options.duration()).await;
     host.running.stop().await;

@@ -1,7 +1,6 @@
 //! The servers of a run: started together, looked up by what is measured, stopped together.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use crate::error::Error;
 use crate::load::Target;
 use crate::options::{Options, Server, own_binary};
 use crate::process::{self, Process};
-use crate::waggle::Waggle;
+use crate::waggle::{Waggle, allow_passage};
 
 /// The timeout for a comparison server to answer.
 pub(crate) const START: Duration = Duration::from_secs(10);
@@ -54,8 +53,7 @@ impl Fleet {
         if options.measures(Server::Unaudited) {
             let dir = dir.join("unaudited");
             fs::create_dir(&dir).map_err(Error::io("create a directory"))?;
-            fs::set_permissions(&dir, Permissions::from_mode(0o711))
-                .map_err(Error::io("open a directory"))?;
+            allow_passage(&dir)?;
             let changes = [("WAGGLE_AUDIT__EVENTS", "changes")];
             let waggle = Waggle::start(&options.waggle_binary()?, &dir, &changes)?;
             self.unaudited.insert(waggle).register_fixture().await?;

@@ -15,7 +15,7 @@ use crate::load::Load;
 use crate::options::{Options, Server};
 use crate::report::{Row, Sample};
 use crate::streams::{self, Streams};
-use crate::waggle::descend;
+use crate::waggle::allow_passage;
 use crate::writes::{self, Writes};
 
 /// The duration of the same load before each round, unmeasured.
@@ -39,7 +39,7 @@ pub(crate) struct Results {
 pub(crate) async fn run(options: &Options) -> Result<Results, Error> {
     let descriptors = descriptors::raise();
     let dir = TempDir::with_prefix("waggle-bench-").map_err(Error::io("create a temporary directory"))?;
-    descend(dir.path())?;
+    allow_passage(dir.path())?;
     let mut fleet = Fleet::default();
     let measured = async {
         fleet.start(options, dir.path()).await?;

@@ -56,7 +56,8 @@ fn fan_out(streams: &Streams) -> Vec<String> {
     lines.push(format!(
         "KiB/stream is the growth of the server's resident memory per idle stream. All streams receive one \
          change after another; times in ms are since it was sent, medians over changes and rounds. `limit` is a \
-         bare handler on a broadcast channel. This program used up to {:.1} µs of CPU per event.",
+         bare handler on a broadcast channel. With 2 replicas a change is sent once the second one, on the same database, \
+         has acknowledged it. This program used up to {:.1} µs of CPU per event.",
         client.fold(0.0, f64::max)
     ));
     if !streams.left_out.is_empty() {
@@ -128,9 +129,11 @@ mod tests {
 
     fn fan_outs(limit: Vec<Sample>, waggle: Vec<Sample>) -> Streams {
         let kind = |server, era, replicated| FanOutCase { server, era, streams: 500, replicated };
+        let alone = vec![sample(1024.0, 6.0, 8.0)];
         Streams {
             fan_outs: vec![
                 (kind(Server::Limit, None, false), limit),
+                (kind(Server::Waggle, Some(Era::Legacy), false), alone),
                 (kind(Server::Waggle, Some(Era::Modern), true), waggle),
             ],
             ..Streams::default()
@@ -144,6 +147,7 @@ mod tests {
         let report = render(&fan_outs(limit, waggle));
         let rows = [
             "| 500 | – | limit | 1.0 | 1.00 | 5.0 | 1.00 | 2.0 | 3.0 | 4.0 | 5.0 | 7.0 | 5.0 |",
+            "| 500 | 2025-11-25 | waggle | 1.0 | 1.00 | 6.0 | 1.50 | 2.0 | 3.0 | 4.0 | 5.0 | 8.0 | 6.0 |",
             "| 500 | 2026-07-28 | waggle, 2 replicas | 2.0 | 1.50 | 8.0 | 1.20 | 2.0 | 3.0 | 4.0 | 5.0 | 9.0 | 7.0 |",
         ];
         assert!(rows.iter().all(|row| report.contains(row)), "{report}");

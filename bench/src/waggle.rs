@@ -114,7 +114,7 @@ impl Waggle {
 }
 
 /// Lets other users pass through a directory: the database runs as another user when this is root.
-pub(crate) fn descend(dir: &Path) -> Result<(), Error> {
+pub(crate) fn allow_passage(dir: &Path) -> Result<(), Error> {
     fs::set_permissions(dir, Permissions::from_mode(0o711))
         .map_err(Error::io(format!("set the permissions of {}", dir.display())))
 }

@@ -193,6 +193,7 @@ async fn build(
     );
     let keys = (seal, authenticator);
     let endpoint = endpoint(settings, services.clone(), keys.clone(), listeners.stop.clone());
+    // Streams do not wait for the token; a recheck makes them read it.
     background.tasks.spawn({
         let (feed, closing) = (Arc::clone(&feed), listeners.stop.clone());
         async move {

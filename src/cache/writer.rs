@@ -129,7 +129,7 @@ impl Writer {
     }
 
     /// Past the deadline it is not known whether the commit took place: the sweep finds it if it did, and memory does not
-    /// answer what it may have changed.
+    /// answer what it may have changed. Not `async`, which would have space for the write twice.
     fn in_time<T>(
         &self,
         writing: impl Future<Output = Result<T, Fault>>,

@@ -94,7 +94,8 @@ pub struct Services {
 }
 
 impl Endpoint {
-    /// Creates the endpoints. Their streams end at the next recheck after `closing` is cancelled.
+    /// Creates the endpoints. Who cancels `closing` must then request a recheck of the streams, which ends them:
+    /// [`Feed::recheck_streams`].
     pub fn new(
         services: Services,
         (seal, authenticator): (CursorSeal, Authenticator),

@@ -69,7 +69,7 @@ pub(super) struct StreamContext {
     pub(super) feed: Arc<dyn ChangeFeed>,
     pub(super) caller: Caller,
     pub(super) keep_alive: Duration,
-    /// Ends the stream at the recheck that is requested when it is cancelled.
+    /// Cancelled at shutdown, which then requests a recheck of every stream.
     pub(super) closing: CancellationToken,
     pub(super) permit: StreamPermit,
     /// Exports the spans of events, if traces are exported.
@@ -180,7 +180,7 @@ impl<E: StreamEncoder> Open<E> {
     /// Waits for a change or a deadline. Deadlines come first: a busy stream never waits.
     async fn wait(&self, mut timer: Pin<&mut Sleep>) {
         let deadline = self.deadline();
-        // One that elapses early does no harm.
+        // A timer that elapses too early does no harm: the stream checks, and waits again.
         if deadline < timer.deadline() || timer.is_elapsed() {
             timer.as_mut().reset(deadline);
         }
@@ -188,7 +188,7 @@ impl<E: StreamEncoder> Open<E> {
             biased;
             () = timer => {}
             () = self.subscription.ready(), if self.retry.is_none() => {}
-            () = self.context.closing.cancelled(), if self.retry.is_some() => {}
+            () = async { self.context.closing.cancelled().await }, if self.retry.is_some() => {}
         }
     }
 
@@ -210,9 +210,7 @@ impl<E: StreamEncoder> Open<E> {
 
     /// Whether notifications may be sent now; appends the keep-alive comment that is due on a polled connection.
     async fn check(&mut self, out: &mut Vec<u8>, polled: bool) -> Result<bool, StreamEnd> {
-        // A shutdown requests a recheck. The token is shared by all streams, so it is not read for each event.
-        let may_close = self.retry.is_some() || self.subscription.is_recheck_requested();
-        if may_close && self.context.closing.is_cancelled() {
+        if self.retry.is_some() && self.context.closing.is_cancelled() {
             return Err(StreamEnd::Shutdown);
         }
         let now = Instant::now();
@@ -259,16 +257,24 @@ impl<E: StreamEncoder> Open<E> {
 
     /// Checks the access of the stream, if something that decides about it may have changed.
     async fn check_access(&mut self, out: &mut Vec<u8>) -> Result<(), Obstacle> {
-        // While the feed is unproven, a change of access may have been missed.
-        let proven = self.context.feed.unproven_for().is_zero() || self.context.feed.confirm().await.is_ok();
-        if !proven {
-            return Err(Obstacle::Unknown);
+        if !self.context.feed.unproven_for().is_zero() {
+            // A shutdown does not wait for a sweep.
+            self.check_open()?;
+            // A change of access may have been missed.
+            self.context.feed.confirm().await.map_err(|_| Obstacle::Unknown)?;
         }
         if !self.subscription.take_recheck() {
             return Ok(());
         }
+        // After the request is taken: a shutdown requests a recheck after it cancels the token, which all streams share and
+        // do not read for each event.
+        self.check_open()?;
         // Boxed: a waiting stream, as nearly all are, does not reserve space for it.
         Box::pin(self.readmit(out)).await
+    }
+
+    fn check_open(&self) -> Result<(), Obstacle> {
+        if self.context.closing.is_cancelled() { Err(Obstacle::End(StreamEnd::Shutdown)) } else { Ok(()) }
     }
 
     /// Admits the caller again by its newest grant and its labels, then checks what the era depends on.

@@ -50,7 +50,7 @@ pub(super) struct Streams {
     per_holder: usize,
     permits: Arc<Semaphore>,
     eras: [Arc<EraStreams>; 2],
-    /// Ends all of them.
+    /// Cancelled at shutdown: no further ones are opened, and these end at their next recheck.
     pub(super) closing: CancellationToken,
 }
 

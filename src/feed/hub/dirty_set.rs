@@ -182,11 +182,6 @@ impl DirtySet {
         std::mem::take(&mut self.state.lock().recheck)
     }
 
-    /// Whether a recheck is requested.
-    pub(super) fn is_recheck_requested(&self) -> bool {
-        self.state.lock().recheck
-    }
-
     /// Ready once a subject is dirty or a recheck is requested. Only the last task that polled it is woken.
     pub(super) fn poll_ready(&self, context: &Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
@@ -195,7 +190,7 @@ impl DirtySet {
         }
         match &mut state.waiting {
             Some(waiting) => waiting.clone_from(context.waker()),
-            none => *none = Some(context.waker().clone()),
+            slot @ None => *slot = Some(context.waker().clone()),
         }
         Poll::Pending
     }
@@ -269,6 +264,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
+
     use super::super::write_spans::WriteSpans;
     use super::{DirtySet, MAX_LINKS, Recipients};
     use crate::model::audience::Audience;
@@ -276,6 +275,28 @@ mod tests {
     use crate::model::scope::Revision;
     use crate::model::subject::{Interest, Subject};
     use crate::model::trace::SpanContext;
+
+    struct CountingWaker(AtomicUsize);
+
+    impl CountingWaker {
+        fn new() -> Arc<Self> {
+            Arc::new(Self(AtomicUsize::new(0)))
+        }
+
+        fn waker(self: &Arc<Self>) -> Waker {
+            Waker::from(Arc::clone(self))
+        }
+
+        fn wakes(&self) -> usize {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Wake for CountingWaker {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 
     fn of(uri: &str) -> Subject {
         Subject::resource(ResourceUri::parse(uri).unwrap())
@@ -329,6 +350,25 @@ mod tests {
         assert_eq!(drain(&set), [(of("x:b"), None)]);
         set.mark(&of("x:a"), Revision(20));
         assert_eq!(drain(&set), []);
+    }
+
+    #[test]
+    fn only_the_last_task_that_waited_is_woken_once() {
+        let set = set(&[("x:a", 0)]);
+        let tasks = [(); 2].map(|()| CountingWaker::new());
+        let wakes = || tasks.each_ref().map(|task| task.wakes());
+        let poll = |task: usize| set.poll_ready(&Context::from_waker(&tasks[task].waker()));
+        assert!(poll(0).is_pending() && poll(1).is_pending());
+        set.mark(&of("x:a"), Revision(1));
+        set.mark(&of("x:a"), Revision(2));
+        assert_eq!(wakes(), [0, 1]);
+        assert!(poll(0).is_ready());
+        set.take();
+        assert!(poll(0).is_pending());
+        set.request_recheck();
+        assert_eq!(wakes(), [1, 1]);
+        assert!(poll(0).is_ready());
+        assert!(set.take_recheck() && poll(0).is_pending());
     }
 
     #[test]

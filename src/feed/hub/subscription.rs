@@ -108,11 +108,6 @@ impl Subscription {
         poll_fn(|context| self.subscriber.poll_ready(context)).await;
     }
 
-    /// Whether a recheck is requested.
-    pub fn is_recheck_requested(&self) -> bool {
-        self.subscriber.is_recheck_requested()
-    }
-
     /// Returns whether a recheck was requested since the last call: a scope changed that decides whether the
     /// stream may continue.
     pub fn take_recheck(&self) -> bool {

@@ -3,10 +3,13 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use waggle::model::sources::FailPoint;
 
 use crate::support::app::{Builder, Replica, gateway};
 use crate::support::cluster::{Database, database};
 use crate::support::events::{Events, Session, listen};
+use crate::support::faults::{Fault, FaultScript};
+use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
 /// Within a second of the cause.
@@ -109,6 +112,38 @@ async fn shutdown_ends_streams_first() {
     let open = streams(&replica, &key).await;
     let since = Instant::now();
     let (_, ()) = tokio::join!(replica.running.stop(), open.end(since, "shutdown"));
+    assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shutdown_ends_streams_that_wait_for_a_sweep() {
+    let database = database().await;
+    let (proxy, faults) = (Proxy::before(&database.options).await, FaultScript::new());
+    let replica = Builder::new(&database)
+        .set("WAGGLE_SESSIONS__KEEP_ALIVE_SECONDS", 1)
+        .fault_injector(faults.clone())
+        .store(|store| store.listen = proxy.options.clone())
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    let open = streams(&replica, &key).await;
+    proxy.fail(Fault::Refused);
+    eventually("LISTEN is lost", async || replica.http.get("/readyz").await.text().contains("listen")).await;
+    let address = replica.running.address;
+    let (ended, stopped) = tokio::sync::oneshot::channel();
+    let stopping = async {
+        // Both streams have begun the check of their keep-alive, and wait.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        tokio::spawn(async move {
+            replica.running.stop().await;
+            ended.send(())
+        });
+        eventually("it stops", async || tokio::net::TcpStream::connect(address).await.is_err()).await;
+    };
+    faults.hold(FailPoint::Sweep).meanwhile(stopping).await;
+    let since = Instant::now();
+    open.end(since, "shutdown").await;
+    stopped.await.unwrap();
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
 }
 
