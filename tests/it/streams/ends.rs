@@ -31,8 +31,8 @@ async fn streams(replica: &Replica, key: &str) -> Streams {
 }
 
 impl Streams {
-    /// Both streams state why they end, in time.
-    async fn end(mut self, since: Instant, why: &str) {
+    /// Both streams state why they end, in time. Returns how many comments each had.
+    async fn end(mut self, since: Instant, why: &str) -> [usize; 2] {
         let last = self.modern.next().await.unwrap().json();
         let meta = &last["result"]["_meta"];
         assert_eq!(
@@ -46,6 +46,7 @@ impl Streams {
         assert_eq!((retry.id, retry.retry, retry.data), (None, Some(1_000), None));
         assert_eq!(self.legacy.next().await, None);
         assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+        [self.modern.comments(), self.legacy.comments()]
     }
 }
 
@@ -111,7 +112,7 @@ async fn shutdown_ends_streams_first() {
     let key = replica.acme("a").await;
     let open = streams(&replica, &key).await;
     let since = Instant::now();
-    let (_, ()) = tokio::join!(replica.running.stop(), open.end(since, "shutdown"));
+    tokio::join!(replica.running.stop(), open.end(since, "shutdown"));
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
 }
 
@@ -126,23 +127,27 @@ async fn shutdown_ends_streams_that_wait_for_a_sweep() {
         .start()
         .await;
     let key = replica.acme("a").await;
-    let open = streams(&replica, &key).await;
+    let mut open = streams(&replica, &key).await;
     proxy.fail(Fault::Refused);
     eventually("LISTEN is lost", async || replica.http.get("/readyz").await.text().contains("listen")).await;
     let address = replica.running.address;
     let (ended, stopped) = tokio::sync::oneshot::channel();
     let stopping = async {
-        // Both streams have begun the check of their keep-alive, and wait.
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        // Both streams begin the check of their keep-alive, and wait. Its comment is sent with what it finds.
+        let checking = Duration::from_millis(1_200);
+        tokio::join!(open.modern.drain(checking), open.legacy.drain(checking));
+        let comments = [open.modern.comments(), open.legacy.comments()];
         tokio::spawn(async move {
             replica.running.stop().await;
             ended.send(())
         });
         eventually("it stops", async || tokio::net::TcpStream::connect(address).await.is_err()).await;
+        comments
     };
-    faults.hold(FailPoint::Sweep).meanwhile(stopping).await;
+    let before = faults.hold(FailPoint::Sweep).meanwhile(stopping).await;
     let since = Instant::now();
-    open.end(since, "shutdown").await;
+    let comments = open.end(since, "shutdown").await;
+    assert_eq!(comments, before.map(|before| before + 1), "they end with that check, not with the next");
     stopped.await.unwrap();
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
 }
