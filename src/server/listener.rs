@@ -132,14 +132,21 @@ impl Server {
 
     /// Serves a connection to its end, after the TLS handshake if there is one.
     async fn handshake(&self, stream: TcpStream, peer: IpAddr, stop: &CancellationToken) {
-        let (gateway, surface) = (&self.gateway, self.surface);
-        let Some(tls) = &self.tls else {
-            return connection::serve(stream, peer, (gateway, surface), &self.options, stop).await;
-        };
+        let target = (&self.gateway, self.surface);
+        match &self.tls {
+            None => connection::serve(stream, peer, target, &self.options, stop).await,
+            // Boxed: a connection without TLS, for as long as it is open, has no space for the handshake.
+            Some(tls) => Box::pin(self.serve_tls(stream, peer, tls, stop)).await,
+        }
+    }
+
+    async fn serve_tls(&self, stream: TcpStream, peer: IpAddr, tls: &Tls, stop: &CancellationToken) {
         let handshake = tokio::time::timeout(self.options.timeouts.head, tls.acceptor().accept(stream));
-        match stop.run_until_cancelled(handshake).await {
+        match Box::pin(stop.run_until_cancelled(handshake)).await {
             Some(Ok(Ok(stream))) => {
-                Box::pin(connection::serve(stream, peer, (gateway, surface), &self.options, stop)).await;
+                let target = (&self.gateway, self.surface);
+                // Boxed: what serves it has space for the stream twice.
+                connection::serve(Box::new(stream), peer, target, &self.options, stop).await;
             }
             Some(Ok(Err(error))) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Some(Err(_)) => tracing::debug!(%peer, "TLS handshake timed out"),
