@@ -44,10 +44,13 @@ impl Follower for Catalog {
         })
     }
 
-    fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId) -> BoxFuture<'_, bool> {
+    fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId, after: Revision) -> BoxFuture<'_, bool> {
         Box::pin(async move {
-            let snapshot = self.snapshot_of(Payer::Tenant(tenant), tenant, agent).await;
-            snapshot.map_or(true, |snapshot| snapshot.description.tools.contains(ToolSet::PromptTools))
+            let snapshot = self.snapshot_of(Payer::Tenant(tenant), tenant, agent).await.ok();
+            let stale = || self.agents.get(agent)?.stale().filter(|stale| stale.revision >= after);
+            snapshot
+                .or_else(stale)
+                .is_none_or(|snapshot| snapshot.description.tools.contains(ToolSet::PromptTools))
         })
     }
 

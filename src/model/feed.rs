@@ -135,8 +135,9 @@ pub trait Follower: Send + Sync + 'static {
     /// memory cannot be patched with them now, or has some of them already.
     fn apply_changes(&self, agent: AgentId, after: Revision) -> BoxFuture<'_, Option<ScopeChanges>>;
 
-    /// Whether the prompts of an agent are tools; true if this could not be determined.
-    fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId) -> BoxFuture<'_, bool>;
+    /// Whether the prompts of an agent are tools, as of the revision `after` or a later one: a change of that since then is
+    /// notified as such. True if this could not be determined.
+    fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId, after: Revision) -> BoxFuture<'_, bool>;
 
     /// Which URIs among `uris` are served differently to the callers since changes of the agent's resource templates.
     /// Callers whom none of the changes concerns are omitted.

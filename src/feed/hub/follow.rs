@@ -79,7 +79,7 @@ impl Feed {
             topic.mark_all(&audience, head.revision, timeline);
         } else {
             self.sources.pause(FailPoint::BeforeDelivery).await;
-            let effects = self.effects_of(topic, &changes, || topic.watched()).await;
+            let effects = self.effects_of(topic, (seen, &changes), || topic.watched()).await;
             topic.mark(&effects, head.revision, timeline);
         }
         if let Some(oldest) = oldest {
@@ -117,18 +117,18 @@ impl Feed {
 }
 
 impl Feed {
-    /// What changes affect. `watched` is called if resource templates changed, to find out which URIs are served
+    /// What the changes after a revision affect. `watched` is called if resource templates changed, to find out which URIs are served
     /// differently.
     pub(super) async fn effects_of(
         &self,
         topic: &Topic,
-        changes: &[(Change, Audience)],
+        (after, changes): (Revision, &[(Change, Audience)]),
         watched: impl FnOnce() -> Watched,
     ) -> Effects {
         let direct = changes.iter().flat_map(|(change, audience)| {
             directly_affected(change).map(|(revision, affected)| (revision, affected, audience.clone()))
         });
-        let direct = direct.chain(self.relisted_tools(topic, changes).await).collect();
+        let direct = direct.chain(self.relisted_tools(topic, (after, changes)).await).collect();
         Effects { direct, templates: self.template_effects(topic, changes, watched).await }
     }
 
@@ -136,21 +136,21 @@ impl Feed {
     async fn relisted_tools(
         &self,
         topic: &Topic,
-        changes: &[(Change, Audience)],
+        (after, changes): (Revision, &[(Change, Audience)]),
     ) -> Vec<(Revision, Affected, Audience)> {
         let is_tool =
             |(change, _): &&(Change, Audience)| change.kind.relists_prompts() && can_be_tool(&change.subject);
         let mut changes = changes.iter().filter(is_tool).peekable();
         // If it is off by now, the change that turned it off is notified too.
-        if changes.peek().is_none() || !self.offers_prompt_tools(topic).await {
+        if changes.peek().is_none() || !self.offers_prompt_tools(topic, after).await {
             return Vec::new();
         }
         changes.map(|(change, audience)| (change.revision, Affected::ToolList, audience.clone())).collect()
     }
 
-    async fn offers_prompt_tools(&self, topic: &Topic) -> bool {
+    async fn offers_prompt_tools(&self, topic: &Topic, after: Revision) -> bool {
         match self.follower.get() {
-            Some(follower) => follower.offers_prompt_tools(topic.tenant, topic.agent).await,
+            Some(follower) => follower.offers_prompt_tools(topic.tenant, topic.agent, after).await,
             None => true,
         }
     }

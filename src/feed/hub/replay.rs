@@ -50,7 +50,7 @@ impl Feed {
         // All of these changes concern the stream's caller.
         let changes: Vec<_> = changes.into_iter().map(|change| (change, Audience::Everybody)).collect();
         let watched = || Watched { uris: uris.clone(), callers: HashSet::from([caller]), additions: 0 };
-        let Effects { direct, templates } = self.effects_of(topic, &changes, watched).await;
+        let Effects { direct, templates } = self.effects_of(topic, (since, &changes), watched).await;
         let direct = direct.into_iter().map(|(revision, affected, _)| (revision, affected));
         let templated = templates.map(|TemplateEffects { last, served, .. }| {
             let known = served.into_iter().next().and_then(|served| served.uris);

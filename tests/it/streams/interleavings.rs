@@ -11,7 +11,7 @@ use waggle::model::sources::FailPoint;
 use crate::support::app::{Builder, Replica, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::events::{Event, Events, Session, listen};
-use crate::support::faults::FaultScript;
+use crate::support::faults::{Fault, FaultScript};
 use crate::support::proxy::Proxy;
 use crate::support::wait::{eventually, eventually_some};
 
@@ -76,6 +76,32 @@ async fn coalesced_changes_are_delivered_after_a_resume() {
     assert_eq!(events.each_ref().map(Event::summary), ["updated x:b", "updated x:a"]);
     assert_eq!(events.map(|event| event.position(&ids).watermark.0), [first + 1, first + 2]);
     resumed.expect_events(&[]).await;
+}
+
+#[tokio::test]
+async fn changed_prompt_relists_no_tools_while_the_agent_cannot_be_read() {
+    let (_database, faults, one, two, key) = two_replicas().await;
+    assert_eq!(one.http.text("a", &key, "x:a").await.as_deref(), Some("1"), "the agent is in memory");
+    let session = Session::open(&one, "a", &key, "2025-06-18").await;
+    let mut stream = session.stream(&one, None).await;
+    let (load, follow) = (faults.hold(FailPoint::CacheFillRead), faults.hold(FailPoint::BeforeStreamsRead));
+    let prompt = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "1"}}]});
+    assert_eq!(two.admin("PUT", "/agents/a/prompts/p", Some(prompt)).await.status, 201);
+    let (behind, loading) = (CancellationToken::new(), CancellationToken::new());
+    let following = follow.meanwhile(async {
+        behind.cancel();
+        loading.cancelled().await;
+    });
+    let reading = async {
+        behind.cancelled().await;
+        one.http.text("a", &key, "x:a").await
+    };
+    let notified = load.meanwhile(async {
+        faults.fail(FailPoint::Load, Fault::Refused);
+        loading.cancel();
+        stream.expect_events(&["prompts"]).await;
+    });
+    tokio::join!(following, reading, notified);
 }
 
 #[tokio::test]
