@@ -135,7 +135,7 @@ impl Server {
         let target = (&self.gateway, self.surface);
         match &self.tls {
             None => connection::serve(stream, peer, target, &self.options, stop).await,
-            // Boxed: a connection without TLS, for as long as it is open, has no space for the handshake.
+            // Boxed, so that a connection without TLS does not reserve space for the handshake.
             Some(tls) => Box::pin(self.serve_tls(stream, peer, tls, stop)).await,
         }
     }
@@ -145,7 +145,7 @@ impl Server {
         match Box::pin(stop.run_until_cancelled(handshake)).await {
             Some(Ok(Ok(stream))) => {
                 let target = (&self.gateway, self.surface);
-                // Boxed: what serves it has space for the stream twice.
+                // Boxed: the future that serves it would have space for the stream twice.
                 connection::serve(Box::new(stream), peer, target, &self.options, stop).await;
             }
             Some(Ok(Err(error))) => tracing::debug!(%peer, %error, "TLS handshake failed"),
