@@ -12,8 +12,11 @@ use serde_json::{Value, json};
 use crate::cases::{Call, Era, read};
 use crate::closed_loop::{Cost, End, Requests};
 use crate::error::{Error, excerpt};
+use crate::fleet::{self, start_own};
 use crate::http::Connection;
+use crate::options::Server;
 use crate::population::{self, Group};
+use crate::process::Process;
 use crate::report::median;
 use crate::run::to_f64;
 use crate::site::{self, Site};
@@ -26,6 +29,8 @@ const BYTES: usize = 1024;
 const PAGE: usize = 100;
 /// The pause after a start until background work has ended.
 const SETTLES: Duration = Duration::from_secs(3);
+/// A bare handler exits after this time, even if the run was killed.
+const LIMIT_LIVES: Duration = Duration::from_hours(1);
 const MIB: f64 = 1_048_576.0;
 
 /// The sizes.
@@ -57,12 +62,14 @@ pub(crate) struct Growth {
     svg: Option<PathBuf>,
 }
 
-/// A number of active agents, with the CPU of each round.
+/// A number of active agents, with the CPU of each round: of the gateway, and of a bare handler that looks up the same
+/// answers by the same keys.
 struct Size {
     active: usize,
     resident: u64,
     cached: u64,
     rounds: Vec<Cost>,
+    limits: Vec<Cost>,
 }
 
 /// Measures and prints tables.
@@ -116,31 +123,65 @@ async fn warm(site: &mut Site, group: &Group, options: &Growth) -> Result<Vec<Si
         requests.send(site, port, duration).await?;
         let resident = memory::of_process(site.pid()?)?;
         let cached = metrics::sum(&metrics::scrape(port).await?, "waggle_cache_bytes{");
-        sizes.push((Size { active, resident, cached, rounds: Vec::new() }, requests));
+        sizes.push(Size { active, resident, cached, rounds: Vec::new(), limits: Vec::new() });
     }
+    let most = sizes.last().map_or(0, |size| size.active);
+    let limit = limit(site, group, most, port).await?;
     for _ in 0..options.rounds {
-        for (size, requests) in &mut sizes {
-            size.rounds.push(requests.send(site, port, duration).await?);
+        for size in &mut sizes {
+            let send =
+                async |pid, port| reads(group, 0..size.active, port).send_to(pid, site, port, duration).await;
+            size.rounds.push(send(site.pid()?, port).await?);
+            size.limits.push(send(limit.pid, limit.port).await?);
         }
     }
+    limit.stop().await;
     site.stop_gateways().await;
-    Ok(sizes.into_iter().map(|(size, _)| size).collect())
+    Ok(sizes)
+}
+
+/// A bare handler that looks up what the gateway on `port` answers by the first `keys` keys of a group.
+async fn limit(site: &Site, group: &Group, keys: usize, port: u16) -> Result<Process, Error> {
+    let write = |name: &str, bytes: &[u8]| {
+        let file = site.dir.path().join(name);
+        fs::write(&file, bytes).map_err(Error::io("write a file for `limit`")).map(|()| file)
+    };
+    let mut connection = Connection::open(port).await?;
+    let requests = reads(group, 0..1, port);
+    let answer = write("answer.json", connection.exchange(&requests.bytes[0]).await?.body)?;
+    let all: Vec<String> = (0..keys).map(|nth| group.key(nth)).collect();
+    let keys = write("keys", all.join("\n").as_bytes())?;
+    let args = [
+        "serve-limit".to_owned(),
+        "--route=/{agent}/mcp".to_owned(),
+        format!("--answer={}", answer.display()),
+        format!("--keys={}", keys.display()),
+    ];
+    let mut process = start_own(Server::Limit, &args, LIMIT_LIVES, site.dir.path())?;
+    process.ready("/", false, fleet::START).await?;
+    Ok(process)
 }
 
 impl Size {
     fn median(&self, value: fn(&Cost) -> f64) -> f64 {
         median(self.rounds.iter().map(value).collect())
     }
+
+    fn limit(&self) -> f64 {
+        median(self.limits.iter().map(|cost| cost.gateway).collect())
+    }
 }
 
 fn warm_table(sizes: &[Size], agents: usize) -> String {
-    let one = sizes.first().map_or(f64::NAN, |size| size.median(|cost| cost.gateway));
+    let first = sizes.first().map(|size| [size.median(|cost| cost.gateway), size.limit()]);
+    let [one, bare_one] = first.unwrap_or([f64::NAN; 2]);
     let row = |size: &Size| {
-        let cpu = size.median(|cost| cost.gateway);
+        let [cpu, bare] = [size.median(|cost| cost.gateway), size.limit()];
         format!(
-            "| {} | {cpu:.1} | {:.2} | {:.1} | {:.0} | {:.1} | {:.2} |\n",
+            "| {} | {cpu:.1} | {:.2} | {bare:.1} | {:.2} | {:.1} | {:.0} | {:.1} | {:.2} |\n",
             size.active,
             cpu / one,
+            bare / bare_one,
             size.median(|cost| cost.postgres),
             size.median(|cost| cost.per_second),
             to_f64(size.resident) / MIB,
@@ -150,8 +191,9 @@ fn warm_table(sizes: &[Size], agents: usize) -> String {
     let rows: String = sizes.iter().map(row).collect();
     format!(
         "{agents} agents of {RESOURCES} resources; each active agent is read in turn, with a key of its own\n\n\
-         | active agents | gateway CPU µs/read | × the first | PostgreSQL CPU µs/read | reads/s | RSS MiB | cached MiB |\n\
-         |--:|--:|--:|--:|--:|--:|--:|\n{rows}\n"
+         | active agents | gateway CPU µs/read | × the first | bare handler CPU µs/read | × the first \
+         | PostgreSQL CPU µs/read | reads/s | RSS MiB | cached MiB |\n\
+         |--:|--:|--:|--:|--:|--:|--:|--:|--:|\n{rows}\n"
     )
 }
 
@@ -174,6 +216,7 @@ fn curves(sizes: &[Size]) -> [Chart; 2] {
             "µs",
             vec![
                 line("gateway", &|size| size.median(|cost| cost.gateway)),
+                line("bare handler", &Size::limit),
                 line("PostgreSQL", &|size| size.median(|cost| cost.postgres)),
             ],
         ),

@@ -1,11 +1,15 @@
-//! `limit`: a bare handler, the minimum cost of an HTTP server in Rust. It reads a body and answers fixed bytes.
+//! `limit`: a bare handler, the minimum cost of an HTTP server in Rust. It reads a body and answers fixed bytes, or a copy
+//! of them of its own for each of many keys.
 
+use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
@@ -15,13 +19,37 @@ use crate::error::Error;
 
 /// Answers every `POST` to `route` with the bytes of the file `answer`, for at most `seconds`.
 pub(crate) async fn serve(port: u16, route: &str, answer: &Path, seconds: u64) -> Result<(), Error> {
-    let answer = std::fs::read(answer).map_err(Error::io(format!("read {}", answer.display())))?;
-    let answer = Bytes::from(answer);
+    let answer = Bytes::from(read(answer)?);
     let handler = move |body: Bytes| {
         drop(body);
         std::future::ready(([(CONTENT_TYPE, "application/json")], answer.clone()))
     };
     listen(port, Router::new().route(route, post(handler)), seconds).await
+}
+
+/// As [`serve`], to requests with one of the keys that are the lines of a file: each has a copy of the answer.
+pub(crate) async fn serve_keys(
+    port: u16,
+    route: &str,
+    (answer, keys): (&Path, &Path),
+    seconds: u64,
+) -> Result<(), Error> {
+    let answer = read(answer)?;
+    let keys = read(keys)?;
+    let lines = keys.split(|byte| *byte == b'\n');
+    let copies = lines.map(|key| (key.to_vec(), Bytes::copy_from_slice(&answer)));
+    let answers: &HashMap<Vec<u8>, Bytes> = Box::leak(Box::new(copies.collect()));
+    let handler = move |headers: HeaderMap, body: Bytes| {
+        drop(body);
+        let found = headers.get("X-Agent-API-Key").and_then(|key| answers.get(key.as_bytes()));
+        let answer = found.map(|answer| ([(CONTENT_TYPE, "application/json")], answer.clone()));
+        std::future::ready(answer.ok_or(StatusCode::UNAUTHORIZED))
+    };
+    listen(port, Router::new().route(route, post(handler)), seconds).await
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    fs::read(path).map_err(Error::io(format!("read {}", path.display())))
 }
 
 /// Serves `router` on `port` of the loopback address for at most `seconds`.

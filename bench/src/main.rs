@@ -102,6 +102,9 @@ enum Server {
         /// The file that holds the answer
         #[arg(long)]
         answer: PathBuf,
+        /// A file of keys: each has a copy of the answer, and other requests are refused
+        #[arg(long)]
+        keys: Option<PathBuf>,
         /// How long to serve at the most
         #[arg(long, default_value_t = 3600)]
         seconds: u64,
@@ -174,8 +177,11 @@ fn runtime(cli: &Cli) -> io::Result<Runtime> {
 
 async fn act(cli: Cli) -> Result<(), Error> {
     match cli.server {
-        Some(Server::Limit { port, route, answer, seconds }) => {
+        Some(Server::Limit { port, route, answer, keys: None, seconds }) => {
             limit::serve(port, &route, &answer, seconds).await
+        }
+        Some(Server::Limit { port, route, answer, keys: Some(keys), seconds }) => {
+            limit::serve_keys(port, &route, (&answer, &keys), seconds).await
         }
         Some(Server::Rmcp { port, seconds }) => rmcp::serve(port, seconds).await,
         Some(Server::RmcpStreams { port, seconds }) => rmcp_streams::serve(port, seconds).await,
