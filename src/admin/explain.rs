@@ -192,17 +192,19 @@ async fn decide(
         None => CostClass::Read,
         Some(message) => cost_of(message),
     };
+    let own = would_be.credential.reaches(agent.tenant, agent.uid);
     let subject = RateLimitSubject {
         credential: Some(&would_be.credential),
         tenant: agent.tenant,
         agent: agent.uid,
         limits: &would_be.limits,
+        is_own: own,
+        limiters: None,
     };
     if let Err(fault) = app.authenticator.limits().would_charge(&subject, app.costs.of(cost)) {
         return Ok(Err((Rule::RateLimit, fault)));
     }
-    let own = subject.is_own();
-    let quotas = QuotaSubject { agent: agent.uid, tenant: agent.tenant, limits: &would_be.limits, own };
+    let quotas = QuotaSubject { agent: agent.uid, tenant: agent.tenant, limits: Some(&would_be.limits), own };
     match app.usage.would_take(quotas).await {
         Err(fault @ Fault::QuotaExceeded { .. }) => return Ok(Err((Rule::Quota, fault))),
         other => other?,

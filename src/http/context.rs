@@ -271,15 +271,16 @@ pub fn micros(took: Duration) -> u64 {
 
 impl<'a> From<&'a Caller> for RateLimitSubject<'a> {
     fn from(caller: &'a Caller) -> Self {
-        let Caller { tenant, agent, limits, .. } = caller;
-        Self { credential: caller.credential(), tenant: *tenant, agent: *agent, limits }
+        let Caller { tenant, agent, limits, is_own, limiters, .. } = caller;
+        let (credential, limiters) = (caller.credential(), Some(limiters));
+        Self { credential, tenant: *tenant, agent: *agent, limits, is_own: *is_own, limiters }
     }
 }
 
 impl<'a> From<&'a Caller> for QuotaSubject<'a> {
     fn from(caller: &'a Caller) -> Self {
-        let Caller { tenant, agent, limits, .. } = caller;
-        Self { agent: *agent, tenant: *tenant, limits, own: caller.is_own() }
+        let Caller { tenant, agent, limits, has_quota, is_own, .. } = caller;
+        Self { agent: *agent, tenant: *tenant, limits: has_quota.then_some(limits), own: *is_own }
     }
 }
 

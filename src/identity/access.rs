@@ -19,6 +19,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::key::{KeyHash, KeyKind, SecretKey};
 use crate::model::sources::FailPoint;
+use crate::quota::limits::CallerLimiters;
 
 impl Identity {
     /// Verifies the credential of a request from `client` and returns what it grants now; `None` without a credential.
@@ -251,7 +252,7 @@ impl Identity {
 
     fn keep_decision(&self, (key, slug): (KeyHash, &str), decision: AccessDecision) {
         let tenant = decision.caller.credential().map(|credential| credential.tenant);
-        let heap = allocated(slug.len()) + behind_arc(size_of::<Caller>());
+        let heap = allocated(slug.len()) + behind_arc(size_of::<Caller>()) + CallerLimiters::MOST_RETAINED;
         self.memory.decisions.insert(AccessSubject { key, slug: slug.into() }, decision, tenant, heap);
     }
 

@@ -18,14 +18,17 @@ use crate::model::ids::{AgentId, AgentRef, KeyId, TenantId};
 use crate::model::key::{KeyHash, SecretKey};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Change, ChangeKind};
+use crate::quota::limits::CallerLimiters;
 
 /// A credential in memory, and when it was last used.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Grant {
+    /// Beside what each request needs of the credential.
+    used_minute: AtomicI64,
     /// What it grants.
     pub credential: Credential,
     proof: CredentialProof,
-    used_minute: AtomicI64,
 }
 
 /// What is checked again to decide whether a credential is still valid.
@@ -87,7 +90,9 @@ impl Grant {
     /// Records a use; returns true for the first one of its minute.
     pub(super) fn note_use(&self, now: OffsetDateTime) -> bool {
         let minute = now.unix_timestamp() / 60;
-        self.used_minute.swap(minute, Ordering::Relaxed) != minute
+        // Written once a minute: a write takes the memory from the other threads that use the key.
+        self.used_minute.load(Ordering::Relaxed) != minute
+            && self.used_minute.swap(minute, Ordering::Relaxed) != minute
     }
 }
 
@@ -116,13 +121,23 @@ pub struct Caller {
     pub public: bool,
     /// The limits of the agent and of its tenant.
     pub limits: Arc<AccessLimits>,
+    /// Whether a quota is among these limits.
+    pub has_quota: bool,
+    /// Whether its credential belongs to the agent or the agent's tenant.
+    pub is_own: bool,
+    /// The limiters that its requests are charged to.
+    pub limiters: CallerLimiters,
 }
 
 impl Caller {
     /// The caller that a grant makes, if any, at an agent that admits it.
     pub(super) fn new(grant: Option<Arc<Grant>>, access: AgentAccess) -> Self {
         let AgentAccess { agent, tenant, access, limits, .. } = access;
-        Self { grant, tenant, agent, public: access == Access::Public, limits }
+        let is_own =
+            credential_of(grant.as_ref()).is_some_and(|credential| credential.reaches(tenant, agent));
+        let has_quota = limits.agent.has_quota() || limits.tenant.has_quota();
+        let (public, limiters) = (access == Access::Public, CallerLimiters::default());
+        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters }
     }
 
     /// The agent with its tenant.
@@ -133,11 +148,6 @@ impl Caller {
     /// Its credential, if it has one.
     pub fn credential(&self) -> Option<&Credential> {
         credential_of(self.grant.as_ref())
-    }
-
-    /// Whether its credential belongs to the agent or the agent's tenant.
-    pub fn is_own(&self) -> bool {
-        self.credential().is_some_and(|credential| credential.reaches(self.tenant, self.agent))
     }
 
     /// The labels by which it sees definitions of the agent: of its credential, if that reaches the agent.
@@ -152,7 +162,7 @@ impl Caller {
 
     /// The account that the work of its requests is charged to.
     pub fn payer(&self) -> Payer {
-        if self.is_own() { Payer::Tenant(self.tenant) } else { Payer::ForeignCallers(self.tenant) }
+        if self.is_own { Payer::Tenant(self.tenant) } else { Payer::ForeignCallers(self.tenant) }
     }
 }
 

@@ -64,29 +64,30 @@ pub enum Reach {
     Agents(Vec<AgentId>),
 }
 
-/// A verified credential.
+/// A verified credential. What each request needs comes first, in two lines of the processor's caches.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(C)]
 pub struct Credential {
-    /// Kind of the credential.
-    pub kind: CredentialKind,
     /// Id of the key; for a token, an id derived from its subject.
     pub key: KeyId,
     /// Principal that acts with the credential.
     pub principal: PrincipalId,
-    /// Tenant with whose scope the credential changes.
-    pub tenant: TenantId,
-    /// Agents that it may be used with.
-    pub reach: Reach,
-    /// Networks from which it may be used.
-    pub networks: Networks,
-    /// Permitted scopes.
-    pub scopes: Vec<KeyScope>,
-    /// Labels; none for an owner key, which sees everything of its tenant.
-    pub labels: Labels,
     /// When it expires.
     pub expires_at: Option<OffsetDateTime>,
     /// Limits of the credential.
     pub limits: KeyLimits,
+    /// Kind of the credential.
+    pub kind: CredentialKind,
+    /// Networks from which it may be used.
+    pub networks: Networks,
+    /// Tenant with whose scope the credential changes.
+    pub tenant: TenantId,
+    /// Agents that it may be used with.
+    pub reach: Reach,
+    /// Permitted scopes.
+    pub scopes: Vec<KeyScope>,
+    /// Labels; none for an owner key, which sees everything of its tenant.
+    pub labels: Labels,
 }
 
 impl Credential {

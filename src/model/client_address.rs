@@ -69,7 +69,7 @@ pub const MAX_NETWORKS: usize = 32;
 
 /// The networks from which a key may be used; an empty list allows any address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Networks(Vec<IpNet>);
+pub struct Networks(Box<[IpNet]>);
 
 /// Why a list of networks is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,7 +85,7 @@ pub enum NetworksError {
 impl Networks {
     /// The bytes of its heap memory.
     pub fn heap(&self) -> usize {
-        allocated(size_of_val(self.0.as_slice()))
+        allocated(size_of_val(&*self.0))
     }
 
     /// Parses networks in CIDR notation, or single addresses. IPv4-mapped IPv6 networks become IPv4 networks.
@@ -103,7 +103,7 @@ impl Networks {
                 networks.push(network);
             }
         }
-        Ok(Self(networks))
+        Ok(Self(networks.into()))
     }
 
     /// In CIDR notation.
@@ -120,7 +120,7 @@ impl Networks {
         if inner.0.is_empty() {
             return Some("any address".to_owned());
         }
-        let covered = IpNet::aggregate(&self.0);
+        let covered = IpNet::aggregate(&self.0.to_vec());
         let outside = |network: &&IpNet| !covered.iter().any(|outer| outer.contains(*network));
         inner.0.iter().find(outside).map(ToString::to_string)
     }

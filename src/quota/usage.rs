@@ -58,8 +58,8 @@ pub struct QuotaSubject<'a> {
     pub agent: AgentId,
     /// Its tenant.
     pub tenant: TenantId,
-    /// The limits of both.
-    pub limits: &'a AccessLimits,
+    /// The limits of both; `None` if no quota is among them.
+    pub limits: Option<&'a AccessLimits>,
     /// Whether the caller has a credential of the agent or its tenant. The usage of anonymous callers of a public agent is
     /// counted separately, against quotas of their own.
     pub own: bool,
@@ -77,9 +77,11 @@ impl UsageBook {
         &self,
         subject: QuotaSubject<'_>,
     ) -> impl Iterator<Item = (LimitScope, Uuid, UseLimits)> + use<> {
-        let agent = (LimitScope::Agent, subject.limits.quota_holder.0, &subject.limits.agent);
-        let tenant = (LimitScope::Tenant, subject.tenant.0, &subject.limits.tenant);
-        let counted = |(scope, uid, limits): (LimitScope, Uuid, &UseLimits)| {
+        let limits = subject.limits.map(|limits| {
+            let agent = (LimitScope::Agent, limits.quota_holder.0, &limits.agent);
+            [agent, (LimitScope::Tenant, subject.tenant.0, &limits.tenant)]
+        });
+        let counted = move |(scope, uid, limits): (LimitScope, Uuid, &UseLimits)| {
             limits.has_quota().then(|| {
                 if subject.own {
                     (scope, uid, *limits)
@@ -88,7 +90,7 @@ impl UsageBook {
                 }
             })
         };
-        [agent, tenant].map(counted).into_iter().flatten()
+        limits.map(|both| both.map(counted)).into_iter().flatten().flatten()
     }
 
     /// Checks that no quota is known in memory to be exhausted. Charges nothing and makes no query.

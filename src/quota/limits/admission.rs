@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use governor::clock::{Clock, DefaultClock};
 
+use super::caller_limiters::{CallerLimiters, Charged};
 use super::uploads::{Reservation, Uploader};
 use super::{Holder, Left, Limiter, Limits, RateLimitStatus, RateLimitSubject};
 use crate::model::caller::Credential;
@@ -18,8 +19,7 @@ use crate::model::ids::TenantId;
 #[derive(Debug)]
 pub struct Admission<'l, C: Clock + Clone = DefaultClock> {
     limits: &'l Limits<C>,
-    /// The limiters of the key or the address, of the agent, and of the tenant if the credential belongs to it.
-    charged: [Option<(LimitScope, Arc<Limiter>)>; 3],
+    charged: Charged,
     uploaders: [Uploader; 2],
 }
 
@@ -65,20 +65,31 @@ impl<C: Clock + Clone> Limits<C> {
         client: ClientAddress,
     ) -> Result<Admission<'_, C>, Fault> {
         let client = client.network();
-        let [key, agent, tenant] = self.holders(subject);
-        let found =
-            |holder: Option<_>| holder.map(|(scope, holder, rate)| (scope, self.holders.of(holder, rate)));
-        let address = || (LimitScope::Address, self.addresses.of(client, self.options.address));
-        let charged = [found(key).or_else(|| Some(address())), found(agent), found(tenant)];
+        let known = subject.limiters.and_then(CallerLimiters::get);
+        let charged = known.unwrap_or_else(|| self.find(subject, client));
         self.enter(limiter_of(charged[0].as_ref()), self.options.concurrent_per_key)?;
         let key = subject.credential.map(|credential| Uploader::Key(credential.key));
-        let group = if subject.is_own() {
+        let group = if subject.is_own {
             Uploader::Tenant(subject.tenant)
         } else {
             Uploader::ForeignCallers(subject.agent)
         };
         let uploaders = [key.unwrap_or(Uploader::Address(client)), group];
         Ok(Admission { limits: self, charged, uploaders })
+    }
+
+    /// Looks up the limiters that a request is charged to.
+    fn find(&self, subject: &RateLimitSubject<'_>, client: ClientAddress) -> Charged {
+        let [key, agent, tenant] = self.holders(subject);
+        let found =
+            |holder: Option<_>| holder.map(|(scope, holder, rate)| (scope, self.holders.of(holder, rate)));
+        let address = || (LimitScope::Address, self.addresses.of(client, self.options.address));
+        let charged = [found(key).or_else(|| Some(address())), found(agent), found(tenant)];
+        // An address is the request's, not the caller's.
+        if let (Some(limiters), Some(_)) = (subject.limiters, subject.credential) {
+            limiters.remember(&charged);
+        }
+        charged
     }
 
     /// Reserves memory for a body on the administration API; for the operator only within the bound of the process.
@@ -122,7 +133,7 @@ impl<C: Clock + Clone> Limits<C> {
             scope,
             rate,
             left,
-            policy: limiter.policy(scope, rate),
+            policy: self.default_policy(scope, rate).unwrap_or_else(|| limiter.policy(scope, rate)),
         }))
     }
 }

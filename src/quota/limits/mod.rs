@@ -6,6 +6,7 @@
 //! limits of another caller nor probe whether an object exists.
 
 mod admission;
+mod caller_limiters;
 mod status;
 mod table;
 mod uploads;
@@ -17,8 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
+use http::HeaderValue;
 
 pub use self::admission::{Admission, CallInFlight, WorkPermit};
+pub use self::caller_limiters::CallerLimiters;
+use self::status::static_policy;
 pub use self::status::{RateLimitStatus, retry_after, write_refusal};
 use self::table::{Left, Limiter, Refused, Table};
 use self::uploads::Uploads;
@@ -55,6 +59,17 @@ pub struct LimitOptions {
     pub uploads: UploadOptions,
 }
 
+impl LimitOptions {
+    fn default_rate(&self, scope: LimitScope) -> Option<Rate> {
+        match scope {
+            LimitScope::Key => self.key,
+            LimitScope::Agent => self.agent,
+            LimitScope::Tenant => self.tenant,
+            LimitScope::Address => self.address,
+        }
+    }
+}
+
 /// The subject of a limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Holder {
@@ -78,13 +93,10 @@ pub struct RateLimitSubject<'a> {
     pub agent: AgentId,
     /// The limits of both.
     pub limits: &'a AccessLimits,
-}
-
-impl RateLimitSubject<'_> {
     /// Whether the credential belongs to the agent or to its tenant.
-    pub fn is_own(&self) -> bool {
-        self.credential.is_some_and(|credential| credential.reaches(self.tenant, self.agent))
-    }
+    pub is_own: bool,
+    /// The limiters that were found before, of all that is above; `None` to look them up.
+    pub limiters: Option<&'a CallerLimiters>,
 }
 
 /// The limits of this replica.
@@ -99,6 +111,8 @@ pub struct Limits<C: Clock + Clone = DefaultClock> {
     visits: Table<ClientAddress, C>,
     uploads: Arc<Uploads>,
     options: LimitOptions,
+    /// `RateLimit-Policy` of the default rates.
+    policies: [(LimitScope, Option<Rate>, HeaderValue); 4],
     /// By [`LimitScope`].
     refused: [AtomicU64; LimitScope::ALL.len()],
     shed: AtomicU64,
@@ -135,8 +149,16 @@ impl<C: Clock + Clone> Limits<C> {
         let calls = Table::new(options.remembered, options.key, (clock.clone(), start));
         let visits = Table::new(options.remembered, options.address, (clock, start));
         let uploads = Uploads::new(options.uploads);
+        let policies = LimitScope::ALL.map(|scope| {
+            let rate = options.default_rate(scope);
+            (
+                scope,
+                rate,
+                rate.map_or_else(|| HeaderValue::from_static(""), |rate| static_policy(scope, rate)),
+            )
+        });
         let (refused, shed) = (Default::default(), AtomicU64::new(0));
-        Self { holders, addresses, look_ups, calls, visits, uploads, options, refused, shed }
+        Self { holders, addresses, look_ups, calls, visits, uploads, options, policies, refused, shed }
     }
 
     /// The state of the limits, for metrics.
@@ -158,6 +180,14 @@ impl<C: Clock + Clone> Limits<C> {
         }
     }
 
+    /// `RateLimit-Policy` of a rate, if it is the default of its scope.
+    fn default_policy(&self, scope: LimitScope, rate: Rate) -> Option<HeaderValue> {
+        let mut policies = self.policies.iter();
+        policies
+            .find(|(of, default, _)| *of == scope && *default == Some(rate))
+            .map(|(.., policy)| policy.clone())
+    }
+
     fn refuse(&self, scope: LimitScope, cost: u32, refused: Refused) -> Fault {
         self.refused_of(scope).fetch_add(1, Ordering::Relaxed);
         refusal(scope, cost, refused)
@@ -165,7 +195,7 @@ impl<C: Clock + Clone> Limits<C> {
 
     /// The limiters that a request is charged to in addition to its address, with their rates.
     fn holders(&self, subject: &RateLimitSubject<'_>) -> [Option<(LimitScope, Holder, Option<Rate>)>; 3] {
-        let own = subject.is_own();
+        let own = subject.is_own;
         let key = subject.credential.map(|credential| {
             let rate = credential.limits.over(self.options.key);
             (LimitScope::Key, Holder::Key(credential.key), rate)

@@ -43,6 +43,16 @@ pub(super) fn policy(scope: LimitScope, rate: Rate) -> HeaderValue {
     item(scope.as_str(), &[("q", burst.into()), ("w", rate.seconds(burst).into())])
 }
 
+/// As [`policy`], for a rate of most callers: in memory for as long as the process runs, so that no answer counts references
+/// to it, which would take it from the other threads.
+pub(super) fn static_policy(scope: LimitScope, rate: Rate) -> HeaderValue {
+    let policy = policy(scope, rate);
+    match policy.to_str().map(str::to_owned) {
+        Ok(text) => HeaderValue::from_static(text.leak()),
+        Err(_) => policy,
+    }
+}
+
 fn left_of(scope: LimitScope, left: u32, reset: u64) -> HeaderValue {
     item(scope.as_str(), &[("r", left.into()), ("t", reset)])
 }

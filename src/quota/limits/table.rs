@@ -5,7 +5,7 @@
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -27,10 +27,9 @@ const SECOND: u64 = 1_000_000_000;
 /// The state of one rate. All times are nanoseconds since a start that the owner chooses.
 #[derive(Debug)]
 pub(super) struct Bucket {
+    rate: Rate,
     /// The time in which one unit is restored.
     interval: u64,
-    /// The burst.
-    burst: u32,
     /// When all units are restored.
     full_at: AtomicU64,
 }
@@ -48,7 +47,7 @@ impl Bucket {
     /// A full bucket.
     pub(super) fn new(rate: Rate) -> Self {
         let interval = SECOND / u64::from(rate.per_second.get());
-        Self { interval, burst: rate.burst.get(), full_at: AtomicU64::new(0) }
+        Self { rate, interval, full_at: AtomicU64::new(0) }
     }
 
     /// Takes units, all or none. Returns how many are left.
@@ -88,7 +87,7 @@ impl Bucket {
 
     /// When all units would be restored after some more were taken.
     fn after(&self, full_at: u64, units: u32, now: u64) -> Result<u64, Short> {
-        if units > self.burst {
+        if units > self.rate.burst.get() {
             return Err(Short::Always);
         }
         let after = full_at.max(now) + self.interval * u64::from(units);
@@ -104,7 +103,7 @@ impl Bucket {
     }
 
     fn capacity(&self) -> u64 {
-        self.interval * u64::from(self.burst)
+        self.interval * u64::from(self.rate.burst.get())
     }
 }
 
@@ -114,17 +113,31 @@ const LOOK_AGAIN_MS: u64 = 100;
 /// In nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
 
-/// The state of one subject: what it used recently, and its requests in flight.
+/// The state of one subject: what it used recently, and its requests in flight. One line of the processor's caches: requests
+/// wait for the limiters of subjects that were not used a moment ago.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    rate: Option<(Rate, Bucket)>,
-    /// Requests in flight; shared with the limiter that replaces this one when the rate changes.
-    in_flight: Arc<AtomicU32>,
+    bucket: Option<Bucket>,
+    /// Requests in flight, unless they are counted by a predecessor.
+    in_flight: AtomicU32,
+    /// Whether its table no longer has it. Set by the table alone.
+    is_retired: AtomicBool,
+    has_predecessor: bool,
+    rare: OnceLock<Box<Rare>>,
+}
+
+/// What few limiters have.
+#[derive(Debug, Default)]
+struct Rare {
+    /// The first limiter of the subject, which counts its requests in flight also when the rate has changed.
+    predecessor: Option<Arc<Limiter>>,
     /// Until when every request of the subject is refused, in milliseconds of the table.
     barred: AtomicU64,
     /// The value of `RateLimit-Policy`, computed when it is first sent.
     policy: OnceLock<(LimitScope, HeaderValue)>,
 }
+
+const _: () = assert!(size_of::<Limiter>() + 2 * size_of::<usize>() <= 64, "with the counters of an `Arc`");
 
 /// Too few units are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,37 +168,62 @@ pub(super) struct Left {
 }
 
 impl Limiter {
-    fn new(rate: Option<Rate>, in_flight: Arc<AtomicU32>) -> Self {
-        let rate = rate.map(|rate| (rate, Bucket::new(rate)));
-        Self { rate, in_flight, barred: AtomicU64::new(0), policy: OnceLock::new() }
+    fn new(rate: Option<Rate>) -> Self {
+        Self {
+            bucket: rate.map(Bucket::new),
+            in_flight: AtomicU32::new(0),
+            is_retired: AtomicBool::new(false),
+            has_predecessor: false,
+            rare: OnceLock::new(),
+        }
+    }
+
+    fn rare(&self) -> &Rare {
+        self.rare.get_or_init(Box::default)
     }
 
     fn rate(&self) -> Option<Rate> {
-        self.rate.as_ref().map(|(rate, _)| *rate)
+        self.bucket.as_ref().map(|bucket| bucket.rate)
+    }
+
+    /// The limiter that replaces this one when the rate changes.
+    fn successor(self: &Arc<Self>, rate: Option<Rate>) -> Self {
+        let first = Arc::clone(self.predecessor().unwrap_or(self));
+        let rare = Box::new(Rare { predecessor: Some(first), ..Rare::default() });
+        Self { has_predecessor: true, rare: OnceLock::from(rare), ..Self::new(rate) }
+    }
+
+    fn predecessor(&self) -> Option<&Arc<Self>> {
+        if self.has_predecessor { self.rare.get()?.predecessor.as_ref() } else { None }
+    }
+
+    fn in_flight(&self) -> &AtomicU32 {
+        self.predecessor().map_or(&self.in_flight, |first| &first.in_flight)
     }
 
     /// Takes units, all or none, at a time in nanoseconds of the table.
     pub(super) fn take(&self, units: NonZeroU32, now: u64) -> Result<Option<Left>, Refused> {
-        let Some((rate, bucket)) = &self.rate else { return Ok(None) };
+        let Some(bucket) = &self.bucket else { return Ok(None) };
         let taken = bucket.take(units.get(), now);
-        taken.map(|units| Some(Left { rate: *rate, units })).map_err(|short| Refused::new(*rate, short))
+        let rate = bucket.rate;
+        taken.map(|units| Some(Left { rate, units })).map_err(|short| Refused::new(rate, short))
     }
 
     /// Whether units could be taken. Takes nothing.
     pub(super) fn check(&self, units: NonZeroU32, now: u64) -> Result<(), Refused> {
-        let Some((rate, bucket)) = &self.rate else { return Ok(()) };
-        bucket.check(units.get(), now).map_err(|short| Refused::new(*rate, short))
+        let Some(bucket) = &self.bucket else { return Ok(()) };
+        bucket.check(units.get(), now).map_err(|short| Refused::new(bucket.rate, short))
     }
 
     /// The value of `RateLimit-Policy` for a scope. Subjects of several scopes may share one limiter.
     pub(super) fn policy(&self, scope: LimitScope, rate: Rate) -> HeaderValue {
-        let (first, header) = self.policy.get_or_init(|| (scope, policy(scope, rate)));
+        let (first, header) = self.rare().policy.get_or_init(|| (scope, policy(scope, rate)));
         if *first == scope { header.clone() } else { policy(scope, rate) }
     }
 
     /// Counts one more request in flight, unless the maximum is reached.
     pub(super) fn enter(&self, most: u32) -> bool {
-        let entered = self.in_flight.fetch_add(1, Ordering::Relaxed) < most;
+        let entered = self.in_flight().fetch_add(1, Ordering::Relaxed) < most;
         if !entered {
             self.leave();
         }
@@ -194,14 +232,23 @@ impl Limiter {
 
     /// Counts one request less in flight.
     pub(super) fn leave(&self) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.in_flight().fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn barred(&self) -> u64 {
+        self.rare.get().map_or(0, |rare| rare.barred.load(Ordering::Relaxed))
+    }
+
+    /// Whether its table no longer has it.
+    pub(super) fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::Relaxed)
     }
 
     /// Whether a new limiter would behave the same: nothing used, nothing in flight.
     fn is_unused(&self, now: u64) -> bool {
-        let unused = self.rate.as_ref().is_none_or(|(_, bucket)| bucket.is_full(now));
-        let barred = self.barred.load(Ordering::Relaxed) > now / MILLISECOND;
-        unused && self.in_flight.load(Ordering::Relaxed) == 0 && !barred
+        let unused = self.bucket.as_ref().is_none_or(|bucket| bucket.is_full(now));
+        let barred = self.barred() > now / MILLISECOND;
+        unused && self.in_flight().load(Ordering::Relaxed) == 0 && !barred
     }
 }
 
@@ -223,30 +270,32 @@ pub(super) struct Table<K: Hash + Eq, C: Clock> {
 impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
     /// At most `most` limiters; subjects above that share one of `rate`. Times are counted from the start of the clock.
     pub(super) fn new(most: usize, rate: Option<Rate>, (clock, start): (C, C::Instant)) -> Self {
-        let shared = Arc::new(Limiter::new(rate, Arc::default()));
+        let shared = Arc::new(Limiter::new(rate));
+        // The limiter of no subject.
+        shared.is_retired.store(true, Ordering::Relaxed);
         Self { limiters: DashMap::default(), most, shared, looked: AtomicU64::new(0), clock, start }
     }
 
     /// The limiter of a subject with this rate.
     pub(super) fn of(&self, holder: K, rate: Option<Rate>) -> Arc<Limiter> {
-        if let Some(known) = self.limiters.get(&holder)
-            && known.rate() == rate
-        {
-            return Arc::clone(&known);
-        }
-        if !self.has_room() {
-            return Arc::clone(&self.shared);
+        let known = self.limiters.get(&holder);
+        let known = known.map(|known| (known.rate() == rate).then(|| Arc::clone(&known)));
+        match known {
+            Some(Some(limiter)) => return limiter,
+            None if !self.has_room() => return Arc::clone(&self.shared),
+            // It replaces the one of another rate.
+            _ => {}
         }
         match self.limiters.entry(holder) {
             Entry::Occupied(mut entry) => {
                 if entry.get().rate() != rate {
-                    let in_flight = Arc::clone(&entry.get().in_flight);
-                    entry.insert(Arc::new(Limiter::new(rate, in_flight)));
+                    let replaced = entry.insert(Arc::new(entry.get().successor(rate)));
+                    replaced.is_retired.store(true, Ordering::Relaxed);
                 }
                 Arc::clone(entry.get())
             }
             Entry::Vacant(entry) => {
-                let limiter = Arc::new(Limiter::new(rate, Arc::default()));
+                let limiter = Arc::new(Limiter::new(rate));
                 Arc::clone(&entry.insert(limiter))
             }
         }
@@ -255,19 +304,19 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
     /// The units that a subject has left; `None` if it has used nothing.
     pub(super) fn left(&self, holder: K, rate: Rate) -> Option<u32> {
         let limiter = self.limiters.get(&holder)?;
-        let (_, bucket) = limiter.rate.as_ref().filter(|(now, _)| *now == rate)?;
+        let bucket = limiter.bucket.as_ref().filter(|bucket| bucket.rate == rate)?;
         Some(bucket.left(self.now()))
     }
 
     /// Refuses every request of a subject for a while.
     pub(super) fn bar(&self, limiter: &Limiter, time: Duration) {
         let until = self.millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        limiter.barred.fetch_max(until, Ordering::Relaxed);
+        limiter.rare().barred.fetch_max(until, Ordering::Relaxed);
     }
 
     /// The remaining time for which a subject is refused, if it is.
     pub(super) fn barred(&self, holder: K) -> Option<Duration> {
-        let until = self.limiters.get(&holder)?.barred.load(Ordering::Relaxed);
+        let until = self.limiters.get(&holder)?.barred();
         until.checked_sub(self.millis()).filter(|left| *left > 0).map(Duration::from_millis)
     }
 
@@ -296,8 +345,18 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         let mine = due
             && self.looked.compare_exchange(looked, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
-            self.limiters.retain(|_, limiter| Arc::strong_count(limiter) > 1 || !limiter.is_unused(nanos));
+            self.limiters.retain(|_, limiter| !limiter.is_unused(nanos) || !retire(limiter));
         }
         self.limiters.len() < self.most
     }
+}
+
+/// Retires a limiter that only its table has; returns whether it did. Who [remembers](super::CallerLimiters) a limiter takes
+/// it first and looks whether it is retired then, so that one of both sees the other: no two limiters of a subject are in use.
+fn retire(limiter: &Arc<Limiter>) -> bool {
+    limiter.is_retired.store(true, Ordering::Relaxed);
+    fence(Ordering::SeqCst);
+    let retired = Arc::strong_count(limiter) == 1;
+    limiter.is_retired.store(retired, Ordering::Relaxed);
+    retired
 }
