@@ -50,6 +50,12 @@ impl<C: ScopeCell> CellMap<C> {
         self.0.peek(&scope.into())
     }
 
+    /// What `find` finds in the cell of a scope. Counts as a use if it finds anything, and as a miss never: another look-up
+    /// follows.
+    pub fn find<T>(&self, scope: impl Into<Scope>, find: impl FnOnce(&C) -> Option<T>) -> Option<T> {
+        self.0.try_with(&scope.into(), |cell| find(cell))
+    }
+
     /// The cell of a scope, created for a tenant before anything is read into it. What `create` makes charges its facts to
     /// what it is given.
     pub fn get_or_create(

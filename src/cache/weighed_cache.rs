@@ -19,7 +19,7 @@ const DRAWS: usize = 64;
 /// Buckets of each shard that are looked at in their order where the random ones were empty.
 const PROBES: usize = 32;
 
-/// A concurrent map from keys to values that are cheap to clone.
+/// A concurrent map from keys to values.
 ///
 /// Clients choose parts of some keys, but cannot compute their hashes: the hasher has a random seed in each process.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct Entry<K, V> {
 impl<K, V> WeighedCache<K, V>
 where
     K: Eq + Hash + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
+    V: Send + Sync + 'static,
 {
     /// An empty cache within `budget`. `name` labels its metrics; `is_in_use` says which values must not be evicted.
     pub fn new(budget: &Arc<MemoryBudget>, name: &'static str, is_in_use: fn(&V) -> bool) -> Arc<Self> {
@@ -95,28 +95,37 @@ where
         allocated(size_of::<Entry<K, V>>()) + in_table::<Slot<K, V>>()
     }
 
-    /// The value of a key, which may be in a borrowed form with the same hash. Counts as a use.
-    pub fn get<Q: Hash + Equivalent<K>>(&self, key: &Q) -> Option<V> {
+    /// What `of` makes of the value of a key, which may be in a borrowed form with the same hash. Counts as a use if it makes
+    /// anything of it.
+    pub fn get_with<Q: Hash + Equivalent<K>, T>(
+        &self,
+        key: &Q,
+        of: impl FnOnce(&V) -> Option<T>,
+    ) -> Option<T> {
+        let found = self.try_with(key, of);
+        if found.is_none() {
+            self.shard_of(key).1.misses.fetch_add(1, Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// As [`get_with`](Self::get_with), where another look-up follows if this one makes nothing: it does not count as a miss.
+    pub fn try_with<Q: Hash + Equivalent<K>, T>(
+        &self,
+        key: &Q,
+        of: impl FnOnce(&V) -> Option<T>,
+    ) -> Option<T> {
         let (hash, shard) = self.shard_of(key);
         let entries = shard.entries.read();
-        let Some(Slot { entry, .. }) = entries.find(hash, |slot| key.equivalent(&slot.entry.key)) else {
-            shard.misses.fetch_add(1, Ordering::Relaxed);
-            return None;
-        };
+        let Slot { entry, .. } = entries.find(hash, |slot| key.equivalent(&slot.entry.key))?;
+        let found = of(&entry.value)?;
         shard.hits.fetch_add(1, Ordering::Relaxed);
         let now = self.budget.now();
         // Only where it changes: most entries in use are used many times a millisecond, by all threads.
         if entry.used.load(Ordering::Relaxed) != now {
             entry.used.store(now, Ordering::Relaxed);
         }
-        Some(entry.value.clone())
-    }
-
-    /// The value of a key. Does not count as a use.
-    pub fn peek(&self, key: &K) -> Option<V> {
-        let (hash, shard) = self.shard_of(key);
-        let entries = shard.entries.read();
-        entries.find(hash, |slot| slot.entry.key == *key).map(|slot| slot.entry.value.clone())
+        Some(found)
     }
 
     /// Whether there is a value of a key. Does not count as a use.
@@ -152,31 +161,6 @@ where
             }
         };
         drop(replaced);
-    }
-
-    /// The value of a key, or a new one, which is cached also above the total: it is in use, and what grows later is
-    /// charged to what `create` is given.
-    pub fn get_or_create(&self, key: K, tenant: Option<TenantId>, create: impl FnOnce(&K, Charge) -> V) -> V {
-        if let Some(value) = self.get(&key) {
-            return value;
-        }
-        self.budget.tick();
-        let account = self.budget.account(tenant);
-        let charge = |bytes| Charge::new(&account, &self.counters, bytes);
-        let (hash, shard) = self.shard_of(&key);
-        let value = {
-            let mut entries = shard.entries.write();
-            if let Some(slot) = entries.find(hash, |slot| slot.entry.key == key) {
-                return slot.entry.value.clone();
-            }
-            let value = create(&key, charge(0));
-            let used = AtomicU32::new(self.budget.now());
-            let entry = Entry { key, value: value.clone(), used, charge: charge(Self::overhead()) };
-            self.insert_new(&mut entries, Slot { hash, entry: Box::new(entry) });
-            value
-        };
-        self.budget.make_room();
-        value
     }
 
     /// Drops the value of a key.
@@ -247,10 +231,53 @@ where
     }
 }
 
-impl<K, V> Evict for WeighedCache<K, V>
+impl<K, V> WeighedCache<K, V>
 where
     K: Eq + Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
+{
+    /// The value of a key, which may be in a borrowed form with the same hash. Counts as a use.
+    pub fn get<Q: Hash + Equivalent<K>>(&self, key: &Q) -> Option<V> {
+        self.get_with(key, |value| Some(value.clone()))
+    }
+
+    /// The value of a key. Does not count as a use.
+    pub fn peek(&self, key: &K) -> Option<V> {
+        let (hash, shard) = self.shard_of(key);
+        let entries = shard.entries.read();
+        entries.find(hash, |slot| slot.entry.key == *key).map(|slot| slot.entry.value.clone())
+    }
+
+    /// The value of a key, or a new one, which is cached also above the total: it is in use, and what grows later is
+    /// charged to what `create` is given.
+    pub fn get_or_create(&self, key: K, tenant: Option<TenantId>, create: impl FnOnce(&K, Charge) -> V) -> V {
+        if let Some(value) = self.get(&key) {
+            return value;
+        }
+        self.budget.tick();
+        let account = self.budget.account(tenant);
+        let charge = |bytes| Charge::new(&account, &self.counters, bytes);
+        let (hash, shard) = self.shard_of(&key);
+        let value = {
+            let mut entries = shard.entries.write();
+            if let Some(slot) = entries.find(hash, |slot| slot.entry.key == key) {
+                return slot.entry.value.clone();
+            }
+            let value = create(&key, charge(0));
+            let used = AtomicU32::new(self.budget.now());
+            let entry = Entry { key, value: value.clone(), used, charge: charge(Self::overhead()) };
+            self.insert_new(&mut entries, Slot { hash, entry: Box::new(entry) });
+            value
+        };
+        self.budget.make_room();
+        value
+    }
+}
+
+impl<K, V> Evict for WeighedCache<K, V>
+where
+    K: Eq + Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
 {
     fn bytes(&self) -> usize {
         self.counters.bytes.load(Ordering::Relaxed)

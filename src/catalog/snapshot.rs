@@ -43,19 +43,23 @@ const MAX_CHANGES: usize = 10_000;
 /// newer than the call.
 const MAX_LOADS: usize = 4;
 
-/// The definitions of an agent at one revision.
+/// The definitions of an agent at one revision. What each read needs comes first, in one or two lines of the processor's
+/// caches.
 #[derive(Debug)]
+#[repr(C)]
 pub struct AgentSnapshot {
     /// Which timeline of the database it was read in: the same revision means something else in another.
     pub timeline: u64,
     /// The revision of the agent's scope.
     pub revision: Revision,
+    /// Whether a definition has labels.
+    has_labels: bool,
+    /// The newest revisions that changed each list and the description.
+    pub changed: Changed,
     /// The description of the agent.
     pub description: AgentDescription,
     /// Its definitions, read through a [`view::View`].
     definitions: Definitions,
-    /// The newest revisions that changed each list and the description.
-    pub changed: Changed,
     /// The newest revisions that changed what URIs of templates answer.
     touched: Touched,
     /// Those at which the content of registered resources changed that comes from connections.
@@ -70,8 +74,6 @@ struct Definitions {
     templates: Templates,
     /// The files of the mounts.
     trees: Trees,
-    /// Whether a definition has labels.
-    has_labels: bool,
 }
 
 /// Definitions in memory, by their keys.
@@ -92,9 +94,13 @@ impl Definitions {
     /// With the index of templates, unless these differ.
     fn indexed(all: ByKind<InMemory>, templates: Option<Templates>, trees: Trees) -> Self {
         let templates = templates.unwrap_or_else(|| Templates::new(all.templates.values()));
+        Self { all, templates, trees }
+    }
+
+    fn has_labels(&self) -> bool {
         let mut has_labels = false;
-        each_kind!(K => has_labels |= K::of(&all).has_labels());
-        Self { all, templates, trees, has_labels }
+        each_kind!(K => has_labels |= K::of(&self.all).has_labels());
+        has_labels
     }
 
     fn memory(&self) -> usize {
@@ -143,13 +149,15 @@ pub(super) struct FirstRead<'a> {
     pub(super) keep: &'a (dyn Fn((ContentHash, Bytes)) + Sync),
 }
 
-/// The cell of an agent's snapshot. It exists before the snapshot is loaded.
+/// The cell of an agent's snapshot. It exists before the snapshot is loaded. What each read needs comes first, in one line of
+/// the processor's caches.
 #[derive(Debug)]
+#[repr(C)]
 pub struct AgentCell {
-    agent: AgentRef,
-    timeline: u64,
     wanted: AtomicI64,
     current: ArcSwapOption<AgentSnapshot>,
+    agent: AgentRef,
+    timeline: u64,
     loading: Mutex<()>,
     /// Whether the last changes concerned no definitions but resources, as most do: they are read with less work.
     changes_resources: AtomicBool,
@@ -323,8 +331,17 @@ impl AgentCell {
         definitions: Definitions,
         (changed, [touched, touched_resources]): (Changed, [Touched; 2]),
     ) -> AgentSnapshot {
-        let timeline = self.timeline;
-        AgentSnapshot { timeline, revision, description, definitions, changed, touched, touched_resources }
+        let (timeline, has_labels) = (self.timeline, definitions.has_labels());
+        AgentSnapshot {
+            timeline,
+            revision,
+            has_labels,
+            changed,
+            description,
+            definitions,
+            touched,
+            touched_resources,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::modern::form::InputRequests;
 use super::modern::prompt::PromptRequest;
 use super::refusal::Refusal;
 use super::result::ResultMembers;
-use super::results::{DialectKey, ResultForm, ResultKey, ResultSubject, Results};
+use super::results::{DialectKey, PageSubject, ResultForm, ResultKey, ResultSubject, Results};
 use super::tools::fetched::Fetched;
 use super::tools::{self, blocks};
 use super::version::{ContentTypes, ProtocolVersion, ToolMembers};
@@ -177,7 +177,7 @@ impl CallHandler {
             List::Templates => changed.lists.templates,
             List::Prompts => changed.lists.prompts,
         };
-        let subject = ResultSubject::Page(list, after.map(str::to_owned), context.view.labels());
+        let subject = ResultSubject::Page(list, Box::new(context.page_subject(after)));
         let key = context.key(subject, revision, ResultForm::Method);
         self.results.page(key, (&context.caller.labels(), context.caller.tenant), || {
             let page = self.catalog.list(&context.view, list, after);
@@ -217,7 +217,7 @@ impl CallHandler {
             }
         };
         let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if messages.settled && messages.revision == key.revision && length <= MAX_KEPT_ARGUMENT_BYTES {
+        if messages.settled && Some(messages.revision) == key.revision && length <= MAX_KEPT_ARGUMENT_BYTES {
             self.results.keep(key, &result, context.caller.tenant);
         }
         Ok(result)
@@ -237,7 +237,13 @@ impl CallContext<'_> {
         Ok(out.into())
     }
 
+    /// The key of a result whose subject was changed last at a revision.
     pub(super) fn key(&self, subject: ResultSubject, revision: Revision, form: ResultForm) -> ResultKey {
+        ResultKey { revision: Some(revision), ..self.read_key(subject, form) }
+    }
+
+    /// The key of the result of a read.
+    pub(super) fn read_key(&self, subject: ResultSubject, form: ResultForm) -> ResultKey {
         let dialect = match self.dialect {
             Dialect::Modern { .. } => DialectKey::Modern {
                 described: self.view.snapshot().changed.description,
@@ -246,7 +252,12 @@ impl CallContext<'_> {
             Dialect::Legacy(_) => DialectKey::Legacy,
         };
         let (agent, timeline) = (self.caller.agent, self.view.snapshot().timeline);
-        ResultKey { agent, dialect, subject, form, timeline, revision, cursor: None }
+        ResultKey { agent, dialect, subject, form, timeline, revision: None, cursor: None }
+    }
+
+    /// A page after a position, as the caller sees it.
+    pub(super) fn page_subject(&self, after: Option<&str>) -> PageSubject {
+        PageSubject { after: after.map(str::to_owned), labels: self.view.labels() }
     }
 
     /// The form of a tool's result, from an offset in the text on.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::call_handler::{CallContext, CallHandler, Dialect};
 use super::result::ResultMembers;
-use super::results::{ResultForm, ResultSubject, Stamp};
+use super::results::{Answerer, ReadVersion, ResultForm, ResultSubject, Stamp};
 use super::tools::blocks;
 use super::tools::fetched::Fetched;
 use crate::catalog::snapshot::view::Answering;
@@ -30,6 +30,13 @@ impl CallHandler {
         uri: &ResourceUri,
         form: ResultForm,
     ) -> Result<Bytes, Fault> {
+        let agent = context.view.snapshot().revision;
+        // One definition answers a URI for all callers, unless some have labels.
+        let shared = (!context.view.has_labels())
+            .then(|| context.read_key(ResultSubject::Read(uri.clone(), None), form));
+        if let Some(kept) = shared.as_ref().and_then(|key| self.results.read_at(key, agent)) {
+            return Ok(kept);
+        }
         let answering = context.view.answering(uri)?;
         let fetched = if answering.is_sourced() {
             let fetched = self.catalog.fetch(context.caller, uri, &answering, context.source_use).await?;
@@ -38,8 +45,12 @@ impl CallHandler {
             None
         };
         let stamp = fetched.as_ref().map(|fetched| context.stamp(fetched, form));
-        let key = context.key(subject(uri, &answering), answering.revision(), form);
-        if let Some(kept) = self.results.get_stamped(&key, stamp) {
+        let answerer = answerer(&answering);
+        let key = shared.unwrap_or_else(|| {
+            context.read_key(ResultSubject::Read(uri.clone(), Some(Box::new(answerer.clone()))), form)
+        });
+        let version = ReadVersion { answerer, revision: answering.revision(), stamp };
+        if let Some(kept) = self.results.read(&key, &version, agent) {
             return Ok(kept);
         }
         let title = matches!(form, ResultForm::Fetch { .. }).then(|| answering.title().to_owned());
@@ -64,8 +75,8 @@ impl CallHandler {
             }
         };
         // The revision differs if the definition changed meanwhile and its contents were purged.
-        if contents.revision == key.revision && contents.fresh_for.is_some() == stamp.is_some() {
-            self.results.keep_stamped(key, stamp, &result, context.caller.tenant);
+        if contents.revision == version.revision && contents.fresh_for.is_some() == version.stamp.is_some() {
+            self.results.keep_read(key, version, agent, (&result, context.caller.tenant));
         }
         Ok(result)
     }
@@ -91,14 +102,12 @@ impl CallContext<'_> {
     }
 }
 
-/// The subject of a read: what answers a URI, which may be something else for callers with other labels.
-fn subject(uri: &ResourceUri, answering: &Answering) -> ResultSubject {
+/// What answers a URI.
+fn answerer(answering: &Answering) -> Answerer {
     match answering {
-        Answering::Registered(..) => ResultSubject::Resource(uri.clone()),
-        Answering::Mounted(_, mount, _) => ResultSubject::Mounted(uri.clone(), mount.name.clone()),
-        Answering::Rendered(Match { template, .. }, _) => {
-            ResultSubject::Rendered(uri.clone(), template.uri_template.clone())
-        }
+        Answering::Registered(..) => Answerer::Resource,
+        Answering::Mounted(_, mount, _) => Answerer::Mount(mount.name.clone()),
+        Answering::Rendered(Match { template, .. }, _) => Answerer::Template(template.uri_template.clone()),
     }
 }
 

@@ -1,11 +1,14 @@
-//! The cache of encoded results, by subject and revision. A change needs no cache invalidation: the key of the new result
-//! has the new revision, and the old result is evicted once it is unused. Content from a source changes without a revision:
-//! its result has a stamp, and is replaced by the first one with another stamp.
+//! The cache of encoded results, by what is asked and by revision. A change needs no cache invalidation: a new result has the
+//! new revision.
+//!
+//! Of lists and prompts the revision is part of the key, and the old result is evicted once it is unused. The result of a read
+//! is found by its URI alone. It says which revision of the agent was known to answer so last: while that is the newest, nothing
+//! else is looked up. Otherwise it has to be of the version of what answers the URI now, and is replaced if it is not.
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -27,24 +30,44 @@ use crate::sources::FetchId;
 /// kilobytes as fill the cache.
 const DOORKEEPER_SLOTS: usize = 1 << 16;
 
-/// The subject of a result.
+/// The subject of a result. What few reads need is boxed: results in use are more than a cache of the processor holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum ResultSubject {
-    /// The contents of a registered resource.
-    Resource(ResourceUri),
-    /// The file of this mount that has a URI.
-    Mounted(ResourceUri, Slug),
-    /// What this template answers to a URI.
-    Rendered(ResourceUri, UriTemplate),
-    /// The page of a list after a position, for callers with these labels. What other subjects are visible is decided
-    /// before a result is looked up.
-    Page(List, Option<String>, CallerLabels),
-    /// The page of the tools after a position, for callers with these labels.
-    Tools(Option<String>, CallerLabels),
+    /// The contents of a URI. With what answers it in an agent with labels, where that differs between callers.
+    Read(ResourceUri, Option<Box<Answerer>>),
+    /// A page of a list.
+    Page(List, Box<PageSubject>),
+    /// A page of the tools.
+    Tools(Box<PageSubject>),
     /// About skills, and whether anybody is answered the same: every revision is sent that.
-    Skills(SkillsSubject, bool),
+    Skills(Box<SkillsSubject>, bool),
     /// The messages of a prompt with these arguments, in these content types.
     Prompt(PromptName, Arc<BTreeMap<String, String>>, ContentTypes),
+}
+
+/// A page after a position, for callers with these labels. What other subjects are visible is decided before a result is
+/// looked up.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct PageSubject {
+    pub(super) after: Option<String>,
+    pub(super) labels: CallerLabels,
+}
+
+impl PageSubject {
+    fn heap(&self) -> usize {
+        self.after.as_ref().map_or(0, |after| allocated(after.len())) + self.labels.heap()
+    }
+}
+
+/// What answers a URI.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Answerer {
+    /// The resource that is registered with it.
+    Resource,
+    /// The mount of this name.
+    Mount(Slug),
+    /// This template.
+    Template(UriTemplate),
 }
 
 /// The subject of a result about skills.
@@ -52,21 +75,18 @@ pub(super) enum ResultSubject {
 pub(super) enum SkillsSubject {
     /// The entry of the skill of this URI.
     Entry(ResourceUri),
-    /// The page of the list after a position, for callers with these labels.
-    Page(Option<String>, CallerLabels),
-    /// The page of a directory after a position, for callers with these labels.
-    Directory(ResourceUri, Option<String>, CallerLabels),
+    /// A page of the list.
+    Page(PageSubject),
+    /// A page of a directory.
+    Directory(ResourceUri, PageSubject),
 }
 
 impl SkillsSubject {
     fn heap(&self) -> usize {
-        let position = |after: &Option<String>| after.as_ref().map_or(0, |after| allocated(after.len()));
         match self {
             Self::Entry(uri) => behind_arc(uri.as_str().len()),
-            Self::Page(after, labels) => position(after) + labels.heap(),
-            Self::Directory(uri, after, labels) => {
-                behind_arc(uri.as_str().len()) + position(after) + labels.heap()
-            }
+            Self::Page(page) => page.heap(),
+            Self::Directory(uri, page) => behind_arc(uri.as_str().len()) + page.heap(),
         }
     }
 }
@@ -74,19 +94,18 @@ impl SkillsSubject {
 impl ResultSubject {
     /// Whether clients can make up any number of such subjects, most of which are never requested again.
     fn is_made_up(&self) -> bool {
-        matches!(self, Self::Rendered(..) | Self::Prompt(..))
+        matches!(self, Self::Prompt(..))
     }
 
     /// The bytes of its heap memory. A template and the name of a mount are in memory anyway.
     fn heap(&self) -> usize {
         match self {
-            Self::Resource(uri) | Self::Mounted(uri, _) | Self::Rendered(uri, _) => {
-                behind_arc(uri.as_str().len())
+            Self::Read(uri, answerer) => {
+                let boxed = answerer.as_ref().map_or(0, |_| allocated(size_of::<Answerer>()));
+                behind_arc(uri.as_str().len()) + boxed
             }
-            Self::Page(_, after, labels) | Self::Tools(after, labels) => {
-                after.as_ref().map_or(0, |after| allocated(after.len())) + labels.heap()
-            }
-            Self::Skills(subject, _) => subject.heap(),
+            Self::Page(_, page) | Self::Tools(page) => allocated(size_of::<PageSubject>()) + page.heap(),
+            Self::Skills(subject, _) => allocated(size_of::<SkillsSubject>()) + subject.heap(),
             Self::Prompt(name, arguments, _) => {
                 // With a place in a node of a map.
                 let strings =
@@ -133,13 +152,25 @@ pub(super) struct ResultKey {
     pub(super) form: ResultForm,
     /// The timeline of the snapshot.
     pub(super) timeline: u64,
-    /// The revision of the subject, not of the agent: results of unchanged subjects survive writes to others.
-    pub(super) revision: Revision,
+    /// The revision of the subject, not of the agent: results of unchanged subjects survive writes to others. `None` for a
+    /// read, whose result has a version.
+    pub(super) revision: Option<Revision>,
     /// The labels that a cursor in it is bound to; `None` without one.
     pub(super) cursor: Option<LabelsDigest>,
 }
 
-/// What a result with content from a source depends on beside its key.
+/// What the result of a read depends on beside its key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ReadVersion {
+    /// What answers the URI.
+    pub(super) answerer: Answerer,
+    /// The revision that last changed the answer.
+    pub(super) revision: Revision,
+    /// Of content from a source, which changes without a revision.
+    pub(super) stamp: Option<Stamp>,
+}
+
+/// What a result with content from a source depends on besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Stamp {
     /// The content.
@@ -148,13 +179,31 @@ pub(super) struct Stamp {
     pub(super) ttl: Option<Duration>,
 }
 
+/// A result in memory.
+#[derive(Debug)]
+struct Kept {
+    /// Of a read.
+    version: Option<Box<ReadVersion>>,
+    /// The revision of the agent that was known last to answer so. Content from a source is never known to: 0, as without a
+    /// version.
+    answers_at: AtomicI64,
+    result: Bytes,
+}
+
+impl Kept {
+    fn answers_at(&self, agent: Revision) {
+        let is_sourced = self.version.as_ref().is_some_and(|version| version.stamp.is_some());
+        self.answers_at.store(if is_sourced { 0 } else { agent.0 }, Ordering::Relaxed);
+    }
+}
+
 /// The encoded results in memory.
 ///
 /// Registered content is cached on the first request. Rendered results, and those with content from a source, are cached on
 /// the second: caching one that is never requested again would cost more than rendering it.
 #[derive(Debug)]
 pub(super) struct Results {
-    kept: Arc<WeighedCache<ResultKey, (Option<Stamp>, Bytes)>>,
+    kept: Arc<WeighedCache<ResultKey, Kept>>,
     doorkeeper: Doorkeeper,
 }
 
@@ -164,7 +213,7 @@ impl Results {
     }
 
     pub(super) fn get(&self, key: &ResultKey) -> Option<Bytes> {
-        self.get_stamped(key, None)
+        self.kept.get_with(key, |kept| Some(kept.result.clone()))
     }
 
     /// The page of a list, in memory or as `make` makes it, which says whether it has a cursor. A page with one is kept for
@@ -185,32 +234,58 @@ impl Results {
         Ok(result)
     }
 
-    /// The result of a key with this stamp.
-    pub(super) fn get_stamped(&self, key: &ResultKey, stamp: Option<Stamp>) -> Option<Bytes> {
-        let (kept, result) = self.kept.get(key)?;
-        (kept == stamp).then_some(result)
+    /// The result of a read that is known to be the answer at this revision of the agent.
+    pub(super) fn read_at(&self, key: &ResultKey, agent: Revision) -> Option<Bytes> {
+        let is_current = |kept: &Kept| kept.answers_at.load(Ordering::Relaxed) == agent.0;
+        self.kept.try_with(key, |kept| is_current(kept).then(|| kept.result.clone()))
+    }
+
+    /// The result of a read, if it has this version, which is the answer at this revision of the agent.
+    pub(super) fn read(&self, key: &ResultKey, version: &ReadVersion, agent: Revision) -> Option<Bytes> {
+        self.kept.get_with(key, |kept| {
+            (kept.version.as_deref() == Some(version)).then(|| {
+                kept.answers_at(agent);
+                kept.result.clone()
+            })
+        })
     }
 
     /// Caches a new result of an agent of a tenant, if it is likely to be requested again.
     pub(super) fn keep(&self, key: ResultKey, result: &Bytes, tenant: TenantId) {
-        self.keep_stamped(key, None, result, tenant);
+        if !key.subject.is_made_up() || self.doorkeeper.admit(&key, None) {
+            self.insert(key, None, result, tenant);
+        }
     }
 
-    /// As [`keep`](Self::keep), in place of a result of the key with another stamp.
-    pub(super) fn keep_stamped(
+    /// As [`keep`](Self::keep), for the result of a read with a version, in place of the one with another version.
+    pub(super) fn keep_read(
         &self,
         key: ResultKey,
-        stamp: Option<Stamp>,
+        version: ReadVersion,
+        agent: Revision,
+        (result, tenant): (&Bytes, TenantId),
+    ) {
+        let is_made_up = matches!(version.answerer, Answerer::Template(_)) || key.form.is_made_up();
+        if version.stamp.is_none() && !is_made_up || self.doorkeeper.admit(&key, Some(&version)) {
+            self.insert(key, Some((version, agent)), result, tenant);
+        }
+    }
+
+    fn insert(
+        &self,
+        key: ResultKey,
+        version: Option<(ReadVersion, Revision)>,
         result: &Bytes,
         tenant: TenantId,
     ) {
-        let is_rare = stamp.is_some() || key.subject.is_made_up() || key.form.is_made_up();
-        if !is_rare || self.doorkeeper.admit(&key, stamp) {
-            // Copied, since the buffer that it was encoded into is up to twice as long.
-            let exact = Bytes::copy_from_slice(result);
-            let heap = key.subject.heap() + shared_bytes(&exact);
-            self.kept.insert(key, (stamp, exact), Some(tenant), heap);
-        }
+        // Copied, since the buffer that it was encoded into is up to twice as long.
+        let result = Bytes::copy_from_slice(result);
+        let (version, agent) = version.map(|(version, agent)| (Box::new(version), agent)).unzip();
+        let boxed = version.as_ref().map_or(0, |_| allocated(size_of::<ReadVersion>()));
+        let heap = key.subject.heap() + boxed + shared_bytes(&result);
+        let kept = Kept { version, answers_at: AtomicI64::new(0), result };
+        agent.into_iter().for_each(|agent| kept.answers_at(agent));
+        self.kept.insert(key, kept, Some(tenant), heap);
     }
 }
 
@@ -230,138 +305,13 @@ impl Doorkeeper {
         }
     }
 
-    /// Whether this key was requested before, with this stamp; records the request.
-    fn admit(&self, key: &ResultKey, stamp: Option<Stamp>) -> bool {
-        let hash = self.hasher.hash_one((key, stamp));
+    /// Whether this key was requested before, with this version; records the request.
+    fn admit(&self, key: &ResultKey, version: Option<&ReadVersion>) -> bool {
+        let hash = self.hasher.hash_one((key, version));
         let slot = usize::try_from(hash % DOORKEEPER_SLOTS as u64).ok().and_then(|slot| self.slots.get(slot));
         slot.is_some_and(|slot| slot.swap(hash, Ordering::Relaxed) == hash)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use bytes::Bytes;
-    use uri_template::UriTemplate;
-    use uuid::Uuid;
-
-    use super::{DOORKEEPER_SLOTS, DialectKey, ResultForm, ResultKey, ResultSubject, Results, Stamp};
-    use crate::cache::MemoryBudget;
-    use crate::mcp::version::ContentTypes;
-    use crate::model::call::List;
-    use crate::model::ids::{AgentId, ResourceUri, TenantId};
-    use crate::model::label::{CallerLabels, Labels};
-    use crate::model::prompt::PromptName;
-    use crate::model::scope::Revision;
-    use crate::sources::FetchId;
-
-    const RESULT: Bytes = Bytes::from_static(b"{}");
-    const TENANT: TenantId = TenantId(Uuid::nil());
-
-    fn key(subject: ResultSubject) -> ResultKey {
-        let (agent, dialect) = (AgentId(Uuid::nil()), DialectKey::Legacy);
-        ResultKey {
-            agent,
-            dialect,
-            subject,
-            form: ResultForm::Method,
-            timeline: 0,
-            revision: Revision(1),
-            cursor: None,
-        }
-    }
-
-    fn uri(text: &str) -> ResourceUri {
-        ResourceUri::parse(text).unwrap()
-    }
-
-    fn rendered(number: usize) -> ResultKey {
-        key(ResultSubject::Rendered(uri(&format!("a:{number}")), UriTemplate::parse("a:{n}").unwrap()))
-    }
-
-    #[test]
-    fn registered_results_are_cached_at_once_and_rendered_ones_on_the_second_request() {
-        let results = Results::new(&MemoryBudget::new(1 << 20));
-        let prompt =
-            ResultSubject::Prompt(PromptName::parse("p").unwrap(), Arc::default(), ContentTypes::First);
-        for (subject, times) in
-            [(ResultSubject::Resource(uri("a:b")), 1), (rendered(1).subject, 2), (prompt, 2)]
-        {
-            let key = key(subject);
-            for time in 0..times {
-                assert_eq!(results.get(&key), None, "{key:?}, asked for {time} times");
-                results.keep(key.clone(), &RESULT, TENANT);
-            }
-            assert_eq!(results.get(&key), Some(RESULT), "{key:?}");
-        }
-    }
-
-    #[test]
-    fn another_revision_counts_as_not_requested() {
-        let results = Results::new(&MemoryBudget::new(1 << 20));
-        let changed = ResultKey { revision: Revision(2), ..rendered(1) };
-        results.keep(rendered(1), &RESULT, TENANT);
-        results.keep(changed.clone(), &RESULT, TENANT);
-        assert_eq!(results.get(&changed), None);
-    }
-
-    #[test]
-    fn result_with_another_stamp_replaces_the_kept_one() {
-        let budget = MemoryBudget::new(1 << 20);
-        let results = Results::new(&budget);
-        let (key, newer) = (key(ResultSubject::Resource(uri("a:b"))), Bytes::from_static(b"[]"));
-        let stamp =
-            |fetched, ttl| Some(Stamp { fetched: FetchId(fetched), ttl: Some(Duration::from_millis(ttl)) });
-        let mut before = None;
-        for (stamp, result) in [(stamp(1, 8), &RESULT), (stamp(2, 8), &newer), (stamp(2, 7), &RESULT)] {
-            for _ in 0..2 {
-                assert_eq!(results.get_stamped(&key, stamp), None);
-                results.keep_stamped(key.clone(), stamp, result, TENANT);
-            }
-            assert_eq!(results.get_stamped(&key, stamp), Some(result.clone()));
-            assert_eq!((results.get_stamped(&key, before), results.get(&key)), (None, None));
-            before = stamp;
-        }
-        assert_eq!(budget.stats()[0].entries, 1);
-    }
-
-    #[test]
-    fn content_that_always_differs_fills_no_memory() {
-        let budget = MemoryBudget::new(1 << 30);
-        let results = Results::new(&budget);
-        for number in 0..1_000 {
-            let stamp = Some(Stamp { fetched: FetchId(number), ttl: None });
-            results.keep_stamped(key(ResultSubject::Resource(uri("a:b"))), stamp, &RESULT, TENANT);
-        }
-        assert_eq!(budget.used(), 0);
-    }
-
-    #[test]
-    fn requests_that_all_differ_fill_no_memory() {
-        let budget = MemoryBudget::new(1 << 30);
-        let results = Results::new(&budget);
-        for number in 0..4 * DOORKEEPER_SLOTS {
-            results.keep(rendered(number), &RESULT, TENANT);
-        }
-        assert_eq!(budget.used(), 0);
-    }
-
-    #[test]
-    fn pages_for_ten_thousand_label_sets_stay_within_the_budget() {
-        let budget = MemoryBudget::new(8 << 20);
-        let results = Results::new(&budget);
-        let result = Bytes::from(vec![b'x'; 10_000]);
-        let page = |number: usize| {
-            let labels = Labels::parse([format!("label-{number}").as_str()]).unwrap();
-            key(ResultSubject::Page(List::Resources, None, CallerLabels::These(labels)))
-        };
-        for number in 0..10_000 {
-            results.keep(page(number), &result, TENANT);
-            assert!(budget.used() <= 8 << 20);
-        }
-        assert_eq!(results.get(&page(9_999)), Some(result));
-        assert!((0..10_000).filter(|number| results.get(&page(*number)).is_some()).count() < 900);
-    }
-}
+mod tests;

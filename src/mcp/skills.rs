@@ -38,7 +38,7 @@ impl CallHandler {
         let agent = context.caller.agent.0;
         let purpose = purpose("mcp skills", &context.caller.labels());
         let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
-        let subject = SkillsSubject::Page(after.clone(), context.view.labels());
+        let subject = SkillsSubject::Page(context.page_subject(after.as_deref()));
         let revision = context.view.snapshot().changed.lists.skills;
         self.kept(context, subject, revision, |encode| {
             let page = self.catalog.skills(&context.view, after.as_deref());
@@ -58,7 +58,7 @@ impl CallHandler {
         let name = format!("mcp directory {uri}");
         let purpose = purpose(&name, &context.caller.labels());
         let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
-        let subject = SkillsSubject::Directory(uri.clone(), after.clone(), context.view.labels());
+        let subject = SkillsSubject::Directory(uri.clone(), context.page_subject(after.as_deref()));
         let revision = context.view.snapshot().changed.lists.skills;
         self.kept(context, subject, revision, |encode| {
             let page = self.catalog.directory(&context.view, uri, after.as_deref())?;
@@ -79,7 +79,7 @@ impl CallHandler {
         revision: Revision,
         make: impl FnOnce(&dyn Fn(ResultMembers<'_>) -> Result<Bytes, Fault>) -> Result<(Bytes, bool), Fault>,
     ) -> Result<Bytes, Fault> {
-        let subject = ResultSubject::Skills(subject, context.caller.is_answered_as_anybody());
+        let subject = ResultSubject::Skills(Box::new(subject), context.caller.is_answered_as_anybody());
         let key = context.key(subject, revision, ResultForm::Method);
         self.results.page(key, (&context.caller.labels(), context.caller.tenant), || {
             make(&|members| self.encode_skills(context, members))

@@ -99,7 +99,7 @@ impl View {
         snapshot: Arc<AgentSnapshot>,
         labels: impl FnOnce() -> CallerLabels,
     ) -> Self {
-        let labels = if snapshot.definitions.has_labels { labels() } else { CallerLabels::default() };
+        let labels = if snapshot.has_labels { labels() } else { CallerLabels::default() };
         Self { snapshot, labels, templates: OnceLock::new() }
     }
 
@@ -174,7 +174,7 @@ impl View {
 
     /// Whether a definition of the agent has labels.
     pub fn has_labels(&self) -> bool {
-        self.definitions().has_labels
+        self.snapshot.has_labels
     }
 
     /// Whether a URI can be read, but not by the caller.

@@ -108,7 +108,7 @@ impl CallHandler {
         let (agent, labels) = (context.caller.agent.0, context.caller.labels());
         let purpose = purpose(name, &labels);
         let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
-        let subject = ResultSubject::Page(list, after.clone(), context.view.labels());
+        let subject = ResultSubject::Page(list, Box::new(context.page_subject(after.as_deref())));
         let key = context.key(subject, revision, context.tool_form(0));
         self.results.page(key, (&labels, context.caller.tenant), || {
             let mut page = ObjectPage::new(self.catalog.page_size(), self.tool_result_bytes);

@@ -50,7 +50,7 @@ impl CallHandler {
         let agent = context.caller.agent.0;
         let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
         let changed = &context.view.snapshot().changed;
-        let subject = ResultSubject::Tools(after.clone(), context.view.labels());
+        let subject = ResultSubject::Tools(Box::new(context.page_subject(after.as_deref())));
         let revision = changed.description.max(changed.lists.prompts);
         let key = context.key(subject, revision, context.tool_form(0));
         self.results.page(key, (&labels, context.caller.tenant), || {

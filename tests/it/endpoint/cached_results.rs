@@ -92,3 +92,57 @@ async fn changing_one_resource_keeps_cached_results_of_others() {
     assert!(waited.is_err(), "an uncached read waits for the lock");
     locked.rollback().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cached_result_answers_only_for_the_definition_that_made_it() {
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    let plain = replica.acme("a").await;
+    let finance = replica.admin("POST", "/agents/a/keys", Some(json!({"labels": ["finance"]}))).await.json();
+    let finance = finance["key"].as_str().unwrap().to_owned();
+    let texts = async || {
+        let mut texts = Vec::new();
+        for (key, revision) in [(&plain, None), (&plain, Some(MODERN)), (&finance, Some(MODERN))] {
+            let mut answers = Vec::new();
+            // Rendered results are cached on the second request.
+            for _ in 0..3 {
+                let answer = call_as(&replica, key, revision, "resources/read", json!({"uri": "x:1"})).await;
+                let body: Value = answer.json();
+                let text = &body["result"]["contents"][0]["text"];
+                answers.push(text.as_str().map_or_else(|| body["error"]["code"].to_string(), str::to_owned));
+            }
+            answers.dedup();
+            texts.push(answers.join(", then "));
+        }
+        texts.dedup();
+        texts.join("; ")
+    };
+    // All at one revision.
+    let definitions = |labels: Value| {
+        json!({
+            "apiVersion": "waggle/v1",
+            "resources": [{"uri": "x:1", "name": "n", "labels": labels, "contents": [{"text": "registered"}]}],
+            "templates": [
+                {"uriTemplate": "x:{a}", "name": "n", "template": "narrow"},
+                {"uriTemplate": "x:{+a}", "name": "n", "template": "wide"},
+            ],
+        })
+    };
+    let apply = async |manifest: Value| {
+        let answer = replica.admin("PUT", "/agents/a/manifest", Some(manifest)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    apply(definitions(json!([]))).await;
+    assert_eq!(texts().await, "registered");
+    // Each deletion leaves the others at the revision at which all were made.
+    assert_eq!(replica.admin("DELETE", "/agents/a/resources?uri=x:1", None).await.status, 204);
+    assert_eq!(texts().await, "narrow");
+    let narrow = "/agents/a/templates?uriTemplate=x:%7Ba%7D";
+    assert_eq!(replica.admin("DELETE", narrow, None).await.status, 204);
+    assert_eq!(texts().await, "wide");
+    // What has labels answers some callers only, and all again without them.
+    apply(definitions(json!(["finance"]))).await;
+    assert_eq!(texts().await, "narrow; registered");
+    apply(definitions(json!([]))).await;
+    assert_eq!(texts().await, "registered");
+}
