@@ -49,7 +49,7 @@ impl Requests {
         self.send_to(site.pid()?, site, port, end).await
     }
 
-    /// Sends them to the gateway of a site that is this process.
+    /// Sends them to this process: a gateway of a site, or a bare handler beside it.
     ///
     /// # Errors
     /// As [`send`](Self::send).

@@ -272,7 +272,7 @@ pub fn micros(took: Duration) -> u64 {
 impl<'a> From<&'a Caller> for RateLimitSubject<'a> {
     fn from(caller: &'a Caller) -> Self {
         let Caller { tenant, agent, limits, is_own, limiters, .. } = caller;
-        let (credential, limiters) = (caller.credential(), Some(limiters));
+        let (credential, limiters) = (caller.credential(), limiters.as_ref());
         Self { credential, tenant: *tenant, agent: *agent, limits, is_own: *is_own, limiters }
     }
 }

@@ -234,7 +234,10 @@ impl Identity {
         self.loader.confirm().await?;
         // Read before the facts: a change meanwhile makes the decision void.
         let version = self.scopes.access_version();
-        let caller = match last.filter(|last| last.version == version) {
+        let holds = |last: &AccessDecision| {
+            last.version == version && !last.caller.limiters.as_ref().is_some_and(CallerLimiters::is_outdated)
+        };
+        let caller = match last.filter(holds) {
             Some(last) => last.caller,
             None => match self.caller_in_memory(key, slug).map(Arc::new) {
                 Some(caller) => {
@@ -265,7 +268,7 @@ impl Identity {
         let access = self.memory.tenant(owner).get(|facts| facts.agent(agent))?;
         let grant = Some(grant);
         let access = decide(credential_of(grant.as_ref()), Some(access)).ok()?;
-        Some(Caller::new(grant, access))
+        Some(Caller { limiters: Some(CallerLimiters::default()), ..Caller::new(grant, access) })
     }
 }
 

@@ -109,7 +109,7 @@ impl From<&Grant> for Actor {
 }
 
 /// The caller of an agent's MCP endpoint.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Caller {
     /// What its credential grants; `None` for an anonymous caller of a public agent.
     pub grant: Option<Arc<Grant>>,
@@ -125,8 +125,18 @@ pub struct Caller {
     pub has_quota: bool,
     /// Whether its credential belongs to the agent or the agent's tenant.
     pub is_own: bool,
-    /// The limiters that its requests are charged to.
-    pub limiters: CallerLimiters,
+    /// The limiters that its requests are charged to, if it is remembered for further requests.
+    pub limiters: Option<CallerLimiters>,
+}
+
+/// The limiters of a clone are looked up.
+impl Clone for Caller {
+    fn clone(&self) -> Self {
+        let Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: _ } = self;
+        let (grant, limits) = (grant.clone(), Arc::clone(limits));
+        let (tenant, agent, public, has_quota, is_own) = (*tenant, *agent, *public, *has_quota, *is_own);
+        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: None }
+    }
 }
 
 impl Caller {
@@ -136,8 +146,8 @@ impl Caller {
         let is_own =
             credential_of(grant.as_ref()).is_some_and(|credential| credential.reaches(tenant, agent));
         let has_quota = limits.agent.has_quota() || limits.tenant.has_quota();
-        let (public, limiters) = (access == Access::Public, CallerLimiters::default());
-        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters }
+        let public = access == Access::Public;
+        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: None }
     }
 
     /// The agent with its tenant.

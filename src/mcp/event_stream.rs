@@ -281,6 +281,7 @@ impl<E: StreamEncoder> Open<E> {
     async fn readmit(&mut self, out: &mut Vec<u8>) -> Result<(), Obstacle> {
         let StreamContext { identity, caller, .. } = &mut self.context;
         match identity.readmit(caller).await {
+            // With the reach of the grant before: that of a credential never changes.
             Ok(grant) => caller.grant = grant,
             Err(Fault::StorageUnavailable | Fault::Unavailable { .. } | Fault::Internal(_)) => {
                 return Err(Obstacle::Unknown);

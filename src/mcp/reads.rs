@@ -31,7 +31,7 @@ impl CallHandler {
         form: ResultForm,
     ) -> Result<Bytes, Fault> {
         let agent = context.view.snapshot().revision;
-        // One definition answers a URI for all callers, unless some have labels.
+        // One definition answers a URI for all callers, unless a definition of the agent has labels.
         let shared = (!context.view.has_labels())
             .then(|| context.read_key(ResultSubject::Read(uri.clone(), None), form));
         if let Some(kept) = shared.as_ref().and_then(|key| self.results.read_at(key, agent)) {

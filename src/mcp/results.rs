@@ -45,8 +45,8 @@ pub(super) enum ResultSubject {
     Prompt(PromptName, Arc<BTreeMap<String, String>>, ContentTypes),
 }
 
-/// A page after a position, for callers with these labels. What other subjects are visible is decided before a result is
-/// looked up.
+/// A page after a position, for callers with these labels. Of other subjects it is decided before a result is looked up
+/// whether the caller sees them, or nothing of the agent has labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct PageSubject {
     pub(super) after: Option<String>,
@@ -181,7 +181,7 @@ pub(super) struct Stamp {
 
 /// A result in memory.
 #[derive(Debug)]
-struct Kept {
+struct CachedResult {
     /// Of a read.
     version: Option<Box<ReadVersion>>,
     /// The revision of the agent that was known last to answer so. Content from a source is never known to: 0, as without a
@@ -190,10 +190,14 @@ struct Kept {
     result: Bytes,
 }
 
-impl Kept {
-    fn answers_at(&self, agent: Revision) {
+impl CachedResult {
+    fn set_answers_at(&self, agent: Revision) {
         let is_sourced = self.version.as_ref().is_some_and(|version| version.stamp.is_some());
-        self.answers_at.store(if is_sourced { 0 } else { agent.0 }, Ordering::Relaxed);
+        let agent = if is_sourced { 0 } else { agent.0 };
+        // Where it changes: a write takes the memory from the other threads that use the result.
+        if self.answers_at.load(Ordering::Relaxed) != agent {
+            self.answers_at.store(agent, Ordering::Relaxed);
+        }
     }
 }
 
@@ -203,7 +207,7 @@ impl Kept {
 /// the second: caching one that is never requested again would cost more than rendering it.
 #[derive(Debug)]
 pub(super) struct Results {
-    kept: Arc<WeighedCache<ResultKey, Kept>>,
+    kept: Arc<WeighedCache<ResultKey, CachedResult>>,
     doorkeeper: Doorkeeper,
 }
 
@@ -236,7 +240,7 @@ impl Results {
 
     /// The result of a read that is known to be the answer at this revision of the agent.
     pub(super) fn read_at(&self, key: &ResultKey, agent: Revision) -> Option<Bytes> {
-        let is_current = |kept: &Kept| kept.answers_at.load(Ordering::Relaxed) == agent.0;
+        let is_current = |kept: &CachedResult| kept.answers_at.load(Ordering::Relaxed) == agent.0;
         self.kept.try_with(key, |kept| is_current(kept).then(|| kept.result.clone()))
     }
 
@@ -244,7 +248,7 @@ impl Results {
     pub(super) fn read(&self, key: &ResultKey, version: &ReadVersion, agent: Revision) -> Option<Bytes> {
         self.kept.get_with(key, |kept| {
             (kept.version.as_deref() == Some(version)).then(|| {
-                kept.answers_at(agent);
+                kept.set_answers_at(agent);
                 kept.result.clone()
             })
         })
@@ -283,8 +287,8 @@ impl Results {
         let (version, agent) = version.map(|(version, agent)| (Box::new(version), agent)).unzip();
         let boxed = version.as_ref().map_or(0, |_| allocated(size_of::<ReadVersion>()));
         let heap = key.subject.heap() + boxed + shared_bytes(&result);
-        let kept = Kept { version, answers_at: AtomicI64::new(0), result };
-        agent.into_iter().for_each(|agent| kept.answers_at(agent));
+        let kept = CachedResult { version, answers_at: AtomicI64::new(0), result };
+        agent.into_iter().for_each(|agent| kept.set_answers_at(agent));
         self.kept.insert(key, kept, Some(tenant), heap);
     }
 }

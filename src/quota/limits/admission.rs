@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use governor::clock::{Clock, DefaultClock};
 
-use super::caller_limiters::{CallerLimiters, Charged};
+use super::caller_limiters::{CallerLimiters, ChargedLimiters};
 use super::uploads::{Reservation, Uploader};
 use super::{Holder, Left, Limiter, Limits, RateLimitStatus, RateLimitSubject};
 use crate::model::caller::Credential;
@@ -19,7 +19,7 @@ use crate::model::ids::TenantId;
 #[derive(Debug)]
 pub struct Admission<'l, C: Clock + Clone = DefaultClock> {
     limits: &'l Limits<C>,
-    charged: Charged,
+    charged: ChargedLimiters,
     uploaders: [Uploader; 2],
 }
 
@@ -79,14 +79,13 @@ impl<C: Clock + Clone> Limits<C> {
     }
 
     /// Looks up the limiters that a request is charged to.
-    fn find(&self, subject: &RateLimitSubject<'_>, client: ClientAddress) -> Charged {
+    fn find(&self, subject: &RateLimitSubject<'_>, client: ClientAddress) -> ChargedLimiters {
         let [key, agent, tenant] = self.holders(subject);
         let found =
             |holder: Option<_>| holder.map(|(scope, holder, rate)| (scope, self.holders.of(holder, rate)));
         let address = || (LimitScope::Address, self.addresses.of(client, self.options.address));
         let charged = [found(key).or_else(|| Some(address())), found(agent), found(tenant)];
-        // An address is the request's, not the caller's.
-        if let (Some(limiters), Some(_)) = (subject.limiters, subject.credential) {
+        if let Some(limiters) = subject.limiters {
             limiters.remember(&charged);
         }
         charged

@@ -1,7 +1,7 @@
 //! The limiters of a caller, remembered with the caller: looking them up by key, agent and tenant takes longer than
 //! charging them.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::table::Limiter;
@@ -10,56 +10,81 @@ use crate::model::fault::LimitScope;
 
 /// The limiters that a request is charged to: of the key or the address, of the agent, and of the tenant if the credential
 /// belongs to it.
-pub(super) type Charged = [Option<(LimitScope, Arc<Limiter>)>; 3];
+pub(super) type ChargedLimiters = [Option<(LimitScope, Arc<Limiter>)>; 3];
 
-/// The limiters that the first request of a caller with a credential was charged to. They are looked up for each request
-/// again once a table has dropped or replaced one of them.
-#[derive(Debug, Clone, Default)]
-pub struct CallerLimiters(OnceLock<[Option<(LimitScope, Weak<Limiter>)>; 3]>);
+/// The limiters that the first request of a caller was charged to.
+#[derive(Debug, Default)]
+pub struct CallerLimiters {
+    found: OnceLock<[Option<(LimitScope, Weak<Limiter>)>; 3]>,
+    is_outdated: AtomicBool,
+}
 
 impl CallerLimiters {
     /// The most memory that remembered limiters take which their table has dropped.
     pub const MOST_RETAINED: usize = 3 * behind_arc(size_of::<Limiter>());
 
-    /// The limiters, if the tables still have all of them.
-    pub(super) fn get(&self) -> Option<Charged> {
-        let mut charged = [const { None }; 3];
-        for (slot, known) in charged.iter_mut().zip(self.0.get()?) {
-            if let Some((scope, limiter)) = known {
-                *slot = Some((*scope, limiter.upgrade()?));
-            }
+    /// Whether a table has dropped or replaced one of them: they are looked up for each request then, until the caller is
+    /// decided on again.
+    pub fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
+    }
+
+    /// The limiters; `None` before they are found, and if a table no longer has one of them.
+    pub(super) fn get(&self) -> Option<ChargedLimiters> {
+        let current = current(self.found.get()?);
+        if current.is_none() {
+            self.is_outdated.store(true, Ordering::Relaxed);
         }
-        // They are taken before it is read whether they are retired.
-        fence(Ordering::SeqCst);
-        let is_retired = |(_, limiter): &(_, Arc<Limiter>)| limiter.is_retired();
-        (!charged.iter().flatten().any(is_retired)).then_some(charged)
+        current
     }
 
     /// Remembers the limiters that were found first, unless subjects that have no limiter of their own share one of them.
-    pub(super) fn remember(&self, charged: &Charged) {
-        if self.0.get().is_some() || charged.iter().flatten().any(|(_, limiter)| limiter.is_retired()) {
+    pub(super) fn remember(&self, charged: &ChargedLimiters) {
+        if self.found.get().is_some() || charged.iter().flatten().any(|(_, limiter)| limiter.is_retired()) {
             return;
         }
         let weak = |found: &Option<(LimitScope, Arc<Limiter>)>| {
             found.as_ref().map(|(scope, limiter)| (*scope, Arc::downgrade(limiter)))
         };
-        self.0.get_or_init(|| charged.each_ref().map(weak));
+        self.found.get_or_init(|| charged.each_ref().map(weak));
     }
+}
+
+/// The limiters, if the tables have all of them.
+fn current(found: &[Option<(LimitScope, Weak<Limiter>)>; 3]) -> Option<ChargedLimiters> {
+    let mut charged = [const { None }; 3];
+    for (slot, found) in charged.iter_mut().zip(found) {
+        if let Some((scope, limiter)) = found {
+            *slot = Some((*scope, limiter.upgrade()?));
+        }
+    }
+    // The references are taken before it is read whether the limiters are retired.
+    fence(Ordering::SeqCst);
+    let is_retired = |(_, limiter): &(_, Arc<Limiter>)| limiter.is_retired();
+    (!charged.iter().flatten().any(is_retired)).then_some(charged)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
     use std::num::NonZeroU32;
     use std::sync::{Arc, Barrier};
     use std::thread;
     use std::time::Duration;
 
     use governor::clock::{Clock, FakeRelativeClock};
+    use uuid::Uuid;
 
     use super::{CallerLimiters, Limiter};
+    use crate::model::agent::AccessLimits;
+    use crate::model::caller::{Credential, CredentialKind, Reach};
+    use crate::model::client_address::{ClientAddress, Networks};
     use crate::model::fault::LimitScope;
-    use crate::model::limits::Rate;
+    use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
+    use crate::model::label::Labels;
+    use crate::model::limits::{KeyLimits, Rate, RateLimit};
     use crate::quota::limits::table::Table;
+    use crate::quota::limits::{BodyPace, LimitOptions, Limits, RateLimitSubject, UploadOptions};
 
     type Subjects = Table<u32, FakeRelativeClock>;
 
@@ -97,7 +122,9 @@ mod tests {
         let limiters = remembered(&table.of(1, rate(20)));
         let in_use = get(&limiters);
         table.of(1, rate(30));
+        assert!(!limiters.is_outdated());
         assert!(get(&limiters).is_none(), "another rate, while a request has the limiter");
+        assert!(limiters.is_outdated());
         drop(in_use);
         let limiters = remembered(&table.of(1, rate(30)));
         table.of(2, rate(20));
@@ -116,6 +143,59 @@ mod tests {
         assert!(table.of(1, rate(20)).enter(1));
         let limiters = remembered(&table.of(2, rate(20)));
         assert!(limiters.get().is_none());
+    }
+
+    #[test]
+    fn requests_are_charged_to_what_the_first_one_was_charged_to() {
+        let clock = FakeRelativeClock::default();
+        let options = LimitOptions {
+            key: rate(20),
+            agent: rate(20),
+            tenant: rate(20),
+            address: rate(20),
+            concurrent_per_key: 1,
+            concurrent_per_agent: 1,
+            look_ups: None,
+            penalty: Duration::ZERO,
+            remembered: 3,
+            uploads: UploadOptions {
+                total: 0,
+                per_tenant: 0,
+                per_key: 0,
+                pace: BodyPace { window: Duration::ZERO, bytes_per_second: 0 },
+            },
+        };
+        let limits = Limits::with_clock(options, clock.clone());
+        let (tenant, agent) = (TenantId(Uuid::from_u128(1)), AgentId(Uuid::from_u128(2)));
+        let credential = |per_second| Credential {
+            key: KeyId(Uuid::from_u128(3)),
+            principal: PrincipalId(Uuid::from_u128(4)),
+            expires_at: None,
+            limits: KeyLimits { operator: RateLimit { per_second, burst: None }, ..KeyLimits::default() },
+            kind: CredentialKind::OwnerKey,
+            networks: Networks::default(),
+            tenant,
+            reach: Reach::Tenant,
+            scopes: Vec::new(),
+            labels: Labels::default(),
+        };
+        let (access, client) =
+            (AccessLimits::unset(agent), ClientAddress::from(IpAddr::from([192, 0, 2, 1])));
+        let left = |credential: &Credential, limiters| {
+            let credential = Some(credential);
+            let subject =
+                RateLimitSubject { credential, tenant, agent, limits: &access, is_own: true, limiters };
+            limits.admit(&subject, client).unwrap().charge(1).unwrap().unwrap().left
+        };
+        let (own, raised) = (credential(None), credential(Some(1_000)));
+        let (limiters, others) = (CallerLimiters::default(), CallerLimiters::default());
+        assert_eq!([left(&own, Some(&limiters)), left(&own, Some(&others)), left(&own, None)], [19, 18, 17]);
+        assert_eq!(left(&raised, Some(&limiters)), 16, "what is remembered is not looked up");
+        assert!(!limiters.is_outdated());
+        // The key has another limiter; agent and tenant have theirs.
+        assert_eq!(left(&raised, None), 15);
+        assert_eq!(left(&own, Some(&others)), 14);
+        assert!(others.is_outdated());
     }
 
     #[test]
@@ -142,12 +222,12 @@ mod tests {
             clock.advance(Duration::from_secs(1));
             both.wait();
             let known = get(&limiters);
-            if let Some(limiter) = &known {
-                remembered_ones += 1;
+            let used = known.map(|limiter| {
                 assert!(limiter.take(NonZeroU32::MIN, table.now()).is_ok());
-            }
+            });
             both.wait();
-            if known.is_some() {
+            if used.is_some() {
+                remembered_ones += 1;
                 assert_eq!(table.left(1, rate(20).unwrap()), Some(19));
             }
         }

@@ -95,7 +95,7 @@ pub struct RateLimitSubject<'a> {
     pub limits: &'a AccessLimits,
     /// Whether the credential belongs to the agent or to its tenant.
     pub is_own: bool,
-    /// The limiters that were found before, of all that is above; `None` to look them up.
+    /// The limiters of a caller that is remembered: of the credential, which it has, and of the agent and the tenant.
     pub limiters: Option<&'a CallerLimiters>,
 }
 

@@ -123,12 +123,12 @@ pub(super) struct Limiter {
     /// Whether its table no longer has it. Set by the table alone.
     is_retired: AtomicBool,
     has_predecessor: bool,
-    rare: OnceLock<Box<Rare>>,
+    extras: OnceLock<Box<LimiterExtras>>,
 }
 
 /// What few limiters have.
 #[derive(Debug, Default)]
-struct Rare {
+struct LimiterExtras {
     /// The first limiter of the subject, which counts its requests in flight also when the rate has changed.
     predecessor: Option<Arc<Limiter>>,
     /// Until when every request of the subject is refused, in milliseconds of the table.
@@ -174,12 +174,12 @@ impl Limiter {
             in_flight: AtomicU32::new(0),
             is_retired: AtomicBool::new(false),
             has_predecessor: false,
-            rare: OnceLock::new(),
+            extras: OnceLock::new(),
         }
     }
 
-    fn rare(&self) -> &Rare {
-        self.rare.get_or_init(Box::default)
+    fn extras(&self) -> &LimiterExtras {
+        self.extras.get_or_init(Box::default)
     }
 
     fn rate(&self) -> Option<Rate> {
@@ -189,12 +189,12 @@ impl Limiter {
     /// The limiter that replaces this one when the rate changes.
     fn successor(self: &Arc<Self>, rate: Option<Rate>) -> Self {
         let first = Arc::clone(self.predecessor().unwrap_or(self));
-        let rare = Box::new(Rare { predecessor: Some(first), ..Rare::default() });
-        Self { has_predecessor: true, rare: OnceLock::from(rare), ..Self::new(rate) }
+        let extras = Box::new(LimiterExtras { predecessor: Some(first), ..LimiterExtras::default() });
+        Self { has_predecessor: true, extras: OnceLock::from(extras), ..Self::new(rate) }
     }
 
     fn predecessor(&self) -> Option<&Arc<Self>> {
-        if self.has_predecessor { self.rare.get()?.predecessor.as_ref() } else { None }
+        if self.has_predecessor { self.extras.get()?.predecessor.as_ref() } else { None }
     }
 
     fn in_flight(&self) -> &AtomicU32 {
@@ -217,7 +217,7 @@ impl Limiter {
 
     /// The value of `RateLimit-Policy` for a scope. Subjects of several scopes may share one limiter.
     pub(super) fn policy(&self, scope: LimitScope, rate: Rate) -> HeaderValue {
-        let (first, header) = self.rare().policy.get_or_init(|| (scope, policy(scope, rate)));
+        let (first, header) = self.extras().policy.get_or_init(|| (scope, policy(scope, rate)));
         if *first == scope { header.clone() } else { policy(scope, rate) }
     }
 
@@ -236,7 +236,7 @@ impl Limiter {
     }
 
     fn barred(&self) -> u64 {
-        self.rare.get().map_or(0, |rare| rare.barred.load(Ordering::Relaxed))
+        self.extras.get().map_or(0, |extras| extras.barred.load(Ordering::Relaxed))
     }
 
     /// Whether its table no longer has it.
@@ -311,7 +311,7 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
     /// Refuses every request of a subject for a while.
     pub(super) fn bar(&self, limiter: &Limiter, time: Duration) {
         let until = self.millis().saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        limiter.rare().barred.fetch_max(until, Ordering::Relaxed);
+        limiter.extras().barred.fetch_max(until, Ordering::Relaxed);
     }
 
     /// The remaining time for which a subject is refused, if it is.
@@ -345,18 +345,22 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         let mine = due
             && self.looked.compare_exchange(looked, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
-            self.limiters.retain(|_, limiter| !limiter.is_unused(nanos) || !retire(limiter));
+            self.limiters.retain(|_, limiter| !(limiter.is_unused(nanos) && retire(limiter, nanos)));
         }
         self.limiters.len() < self.most
     }
 }
 
-/// Retires a limiter that only its table has; returns whether it did. Who [remembers](super::CallerLimiters) a limiter takes
-/// it first and looks whether it is retired then, so that one of both sees the other: no two limiters of a subject are in use.
-fn retire(limiter: &Arc<Limiter>) -> bool {
+/// Retires a limiter that only its table has and that is unused; returns whether it did. What
+/// [remembers](super::CallerLimiters) a limiter reads whether it is retired after taking a reference to it, so that one of
+/// both sees the other: no two limiters of a subject are in use. What was used by a reference that is gone is seen then.
+fn retire(limiter: &Arc<Limiter>, now: u64) -> bool {
     limiter.is_retired.store(true, Ordering::Relaxed);
     fence(Ordering::SeqCst);
-    let retired = Arc::strong_count(limiter) == 1;
+    let retired = Arc::strong_count(limiter) == 1 && {
+        fence(Ordering::Acquire);
+        limiter.is_unused(now)
+    };
     limiter.is_retired.store(retired, Ordering::Relaxed);
     retired
 }

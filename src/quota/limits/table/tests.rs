@@ -81,6 +81,9 @@ fn a_new_rate_replaces_the_limiter_and_keeps_requests_in_flight() {
     let one = NonZeroU32::MIN;
     assert_eq!(table.of(1, Some(wider)).take(one, table.now()), Ok(Some(Left { rate: wider, units: 199 })));
     assert!(!table.of(1, Some(wider)).enter(1));
+    assert!(!table.of(1, None).enter(1), "after another change too");
+    table.of(1, Some(rate)).leave();
+    assert!(table.of(1, Some(wider)).enter(1));
 }
 
 #[test]
