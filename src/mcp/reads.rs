@@ -6,11 +6,10 @@ use bytes::Bytes;
 
 use super::call_handler::{CallContext, CallHandler, Dialect};
 use super::result::ResultMembers;
-use super::results::{Answerer, ReadVersion, ResultForm, ResultSubject, Stamp};
+use super::results::{ReadVersion, ResultForm, ResultSubject, Stamp};
 use super::tools::blocks;
 use super::tools::fetched::Fetched;
 use crate::catalog::snapshot::view::Answering;
-use crate::catalog::template_set::Match;
 use crate::model::call::Contents;
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
@@ -32,8 +31,8 @@ impl CallHandler {
     ) -> Result<Bytes, Fault> {
         let agent = context.view.snapshot().revision;
         // One definition answers a URI for all callers, unless a definition of the agent has labels.
-        let shared = (!context.view.has_labels())
-            .then(|| context.read_key(ResultSubject::Read(uri.clone(), None), form));
+        let shared =
+            (!context.view.has_labels()).then(|| context.read_key(ResultSubject::Read(uri.clone()), form));
         if let Some(kept) = shared.as_ref().and_then(|key| self.results.read_at(key, agent)) {
             return Ok(kept);
         }
@@ -45,11 +44,11 @@ impl CallHandler {
             None
         };
         let stamp = fetched.as_ref().map(|fetched| context.stamp(fetched, form));
-        let answerer = answerer(&answering);
-        let key = shared.unwrap_or_else(|| {
-            context.read_key(ResultSubject::Read(uri.clone(), Some(Box::new(answerer.clone()))), form)
-        });
-        let version = ReadVersion { answerer, revision: answering.revision(), stamp };
+        let variant = answering.variant(uri);
+        let key = shared
+            .unwrap_or_else(|| context.read_key(ResultSubject::Variant(Box::new(variant.clone())), form));
+        let is_rendered = matches!(answering, Answering::Rendered(..));
+        let version = ReadVersion { variant, is_rendered, revision: answering.revision(), stamp };
         if let Some(kept) = self.results.read(&key, &version, agent) {
             return Ok(kept);
         }
@@ -99,15 +98,6 @@ impl CallContext<'_> {
             (dialect, _) => dialect,
         };
         self.encode_in(dialect, ResultMembers::contents(contents))
-    }
-}
-
-/// What answers a URI.
-fn answerer(answering: &Answering) -> Answerer {
-    match answering {
-        Answering::Registered(..) => Answerer::Resource,
-        Answering::Mounted(_, mount, _) => Answerer::Mount(mount.name.clone()),
-        Answering::Rendered(Match { template, .. }, _) => Answerer::Template(template.uri_template.clone()),
     }
 }
 

@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
-use uri_template::UriTemplate;
 
 use super::version::{ContentTypes, ToolMembers};
 use crate::cache::{MemoryBudget, WeighedCache};
 use crate::model::allocated::{allocated, behind_arc, shared_bytes};
 use crate::model::call::List;
 use crate::model::fault::Fault;
-use crate::model::ids::{AgentId, ResourceUri, Slug, TenantId};
+use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::label::{CallerLabels, LabelsDigest};
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
+use crate::model::variant::Variant;
 use crate::sources::FetchId;
 
 /// The number of rendered results that are remembered as requested once: half a megabyte, and as many results of a few
@@ -33,8 +33,10 @@ const DOORKEEPER_SLOTS: usize = 1 << 16;
 /// The subject of a result. What few reads need is boxed: results in use are more than a cache of the processor holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum ResultSubject {
-    /// The contents of a URI. With what answers it in an agent with labels, where that differs between callers.
-    Read(ResourceUri, Option<Box<Answerer>>),
+    /// The contents of a URI, in an agent without labels.
+    Read(ResourceUri),
+    /// What one definition answers a URI, in an agent with labels: which one does may differ between callers.
+    Variant(Box<Variant>),
     /// A page of a list.
     Page(List, Box<PageSubject>),
     /// A page of the tools.
@@ -57,17 +59,6 @@ impl PageSubject {
     fn heap(&self) -> usize {
         self.after.as_ref().map_or(0, |after| allocated(after.len())) + self.labels.heap()
     }
-}
-
-/// What answers a URI.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Answerer {
-    /// The resource that is registered with it.
-    Resource,
-    /// The mount of this name.
-    Mount(Slug),
-    /// This template.
-    Template(UriTemplate),
 }
 
 /// The subject of a result about skills.
@@ -100,9 +91,9 @@ impl ResultSubject {
     /// The bytes of its heap memory. A template and the name of a mount are in memory anyway.
     fn heap(&self) -> usize {
         match self {
-            Self::Read(uri, answerer) => {
-                let boxed = answerer.as_ref().map_or(0, |_| allocated(size_of::<Answerer>()));
-                behind_arc(uri.as_str().len()) + boxed
+            Self::Read(uri) => behind_arc(uri.as_str().len()),
+            Self::Variant(variant) => {
+                allocated(size_of::<Variant>()) + behind_arc(variant.uri.as_str().len()) + definition(variant)
             }
             Self::Page(_, page) | Self::Tools(page) => allocated(size_of::<PageSubject>()) + page.heap(),
             Self::Skills(subject, _) => allocated(size_of::<SkillsSubject>()) + subject.heap(),
@@ -163,7 +154,9 @@ pub(super) struct ResultKey {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ReadVersion {
     /// What answers the URI.
-    pub(super) answerer: Answerer,
+    pub(super) variant: Variant,
+    /// Whether that is a template: clients can make up any number of URIs that it answers.
+    pub(super) is_rendered: bool,
     /// The revision that last changed the answer.
     pub(super) revision: Revision,
     /// Of content from a source, which changes without a revision.
@@ -269,7 +262,7 @@ impl Results {
         agent: Revision,
         (result, tenant): (&Bytes, TenantId),
     ) {
-        let is_made_up = matches!(version.answerer, Answerer::Template(_)) || key.form.is_made_up();
+        let is_made_up = version.is_rendered || key.form.is_made_up();
         if version.stamp.is_none() && !is_made_up || self.doorkeeper.admit(&key, Some(&version)) {
             self.insert(key, Some((version, agent)), result, tenant);
         }
@@ -285,12 +278,19 @@ impl Results {
         // Copied, since the buffer that it was encoded into is up to twice as long.
         let result = Bytes::copy_from_slice(result);
         let (version, agent) = version.map(|(version, agent)| (Box::new(version), agent)).unzip();
-        let boxed = version.as_ref().map_or(0, |_| allocated(size_of::<ReadVersion>()));
+        let memory =
+            |version: &Box<ReadVersion>| allocated(size_of::<ReadVersion>()) + definition(&version.variant);
+        let boxed = version.as_ref().map_or(0, memory);
         let heap = key.subject.heap() + boxed + shared_bytes(&result);
         let kept = CachedResult { version, answers_at: AtomicI64::new(0), result };
         agent.into_iter().for_each(|agent| kept.set_answers_at(agent));
         self.kept.insert(key, kept, Some(tenant), heap);
     }
+}
+
+/// The bytes of heap memory of the definition's name.
+fn definition(variant: &Variant) -> usize {
+    variant.definition.as_ref().map_or(0, |definition| allocated(definition.len()))
 }
 
 /// Hashes of the keys that were requested last, each in its slot of a fixed table, newer over older. A key may be

@@ -75,7 +75,7 @@ impl Answering {
     }
 
     /// Which content of the URI it is.
-    pub(in crate::catalog) fn variant(&self, uri: &ResourceUri) -> Variant {
+    pub fn variant(&self, uri: &ResourceUri) -> Variant {
         match self {
             Self::Registered(..) => Variant::from(uri.clone()),
             Self::Mounted(_, mount, _) => Variant::by(mount.name.as_str(), uri),

@@ -4,20 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use uri_template::UriTemplate;
 use uuid::Uuid;
 
 use super::{
-    Answerer, DOORKEEPER_SLOTS, DialectKey, PageSubject, ReadVersion, ResultForm, ResultKey, ResultSubject,
-    Results, Stamp,
+    DOORKEEPER_SLOTS, DialectKey, PageSubject, ReadVersion, ResultForm, ResultKey, ResultSubject, Results,
+    Stamp,
 };
 use crate::cache::MemoryBudget;
 use crate::mcp::version::{ContentTypes, ToolMembers};
 use crate::model::call::List;
-use crate::model::ids::{AgentId, ResourceUri, Slug, TenantId};
+use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::label::{CallerLabels, Labels};
 use crate::model::prompt::PromptName;
 use crate::model::scope::Revision;
+use crate::model::variant::Variant;
 use crate::sources::FetchId;
 
 const RESULT: Bytes = Bytes::from_static(b"{}");
@@ -36,8 +36,8 @@ fn key(subject: ResultSubject, revision: Option<i64>) -> ResultKey {
     }
 }
 
-fn read_key(uri: &str) -> ResultKey {
-    key(ResultSubject::Read(ResourceUri::parse(uri).unwrap(), None), None)
+fn read_key(uri_text: &str) -> ResultKey {
+    key(ResultSubject::Read(uri(uri_text)), None)
 }
 
 fn prompt(revision: i64) -> ResultKey {
@@ -45,17 +45,27 @@ fn prompt(revision: i64) -> ResultKey {
     key(ResultSubject::Prompt(name, Arc::default(), ContentTypes::First), Some(revision))
 }
 
-fn template() -> Answerer {
-    Answerer::Template(UriTemplate::parse("a:{n}").unwrap())
+fn uri(text: &str) -> ResourceUri {
+    ResourceUri::parse(text).unwrap()
 }
 
-fn version(answerer: Answerer, revision: i64) -> ReadVersion {
-    ReadVersion { answerer, revision: Revision(revision), stamp: None }
+/// Of a registered resource.
+fn version(revision: i64) -> ReadVersion {
+    let (variant, revision) = (Variant::from(uri("a:b")), Revision(revision));
+    ReadVersion { variant, is_rendered: false, revision, stamp: None }
+}
+
+fn mounted(mount: &str, revision: i64) -> ReadVersion {
+    ReadVersion { variant: Variant::by(mount, &uri("a:b")), ..version(revision) }
+}
+
+fn rendered(revision: i64) -> ReadVersion {
+    ReadVersion { is_rendered: true, ..mounted("a:{n}", revision) }
 }
 
 fn stamped(fetched: u64, ttl: u64) -> ReadVersion {
     let stamp = Stamp { fetched: FetchId(fetched), ttl: Some(Duration::from_millis(ttl)) };
-    ReadVersion { stamp: Some(stamp), ..version(Answerer::Resource, 1) }
+    ReadVersion { stamp: Some(stamp), ..version(1) }
 }
 
 fn results() -> Results {
@@ -72,8 +82,8 @@ impl Results {
 #[test]
 fn results_of_resources_are_cached_at_once_and_made_up_ones_on_the_second_request() {
     let results = results();
-    for (answerer, times) in [(Answerer::Resource, 1), (template(), 2)] {
-        let (key, version) = (read_key(&format!("a:{times}")), version(answerer, 1));
+    for (version, times) in [(version(1), 1), (rendered(1), 2)] {
+        let key = read_key(&format!("a:{times}"));
         for time in 0..times {
             assert_eq!(
                 results.read(&key, &version, Revision(1)),
@@ -86,7 +96,7 @@ fn results_of_resources_are_cached_at_once_and_made_up_ones_on_the_second_reques
     }
     let key =
         ResultKey { form: ResultForm::Tool { members: ToolMembers::First, offset: 1 }, ..read_key("a:3") };
-    results.kept(&key, &version(Answerer::Resource, 1), &RESULT);
+    results.kept(&key, &version(1), &RESULT);
     assert_eq!(results.read_at(&key, Revision(1)), None, "an offset that a client made up");
     for time in 0..2 {
         assert_eq!(results.get(&prompt(1)), None, "asked for {time} times");
@@ -100,15 +110,15 @@ fn another_revision_counts_as_not_requested() {
     let results = results();
     for revision in 1..4 {
         results.keep(prompt(revision), &RESULT, TENANT);
-        results.kept(&read_key("a:b"), &version(template(), revision), &RESULT);
+        results.kept(&read_key("a:b"), &rendered(revision), &RESULT);
     }
     assert!((1..4).all(|revision| results.get(&prompt(revision)).is_none()));
-    assert_eq!(results.read(&read_key("a:b"), &version(template(), 3), Revision(3)), None);
+    assert_eq!(results.read(&read_key("a:b"), &rendered(3), Revision(3)), None);
 }
 
 #[test]
 fn read_answers_at_the_revision_of_the_agent_at_which_it_was_compared_last() {
-    let (results, key, own) = (results(), read_key("a:b"), version(Answerer::Resource, 1));
+    let (results, key, own) = (results(), read_key("a:b"), version(1));
     results.kept(&key, &own, &RESULT);
     assert_eq!(results.read_at(&key, Revision(1)), Some(RESULT));
     assert_eq!(results.read_at(&key, Revision(2)), None, "the agent has changed");
@@ -121,15 +131,9 @@ fn read_answers_at_the_revision_of_the_agent_at_which_it_was_compared_last() {
 fn read_of_another_version_is_not_the_answer_and_is_replaced() {
     let budget = MemoryBudget::new(1 << 20);
     let (results, key) = (Results::new(&budget), read_key("a:b"));
-    let mount = |name| Answerer::Mount(Slug::parse(name).unwrap());
     // A manifest changes definitions of several kinds at one revision.
-    let versions = [
-        version(Answerer::Resource, 1),
-        version(mount("m"), 1),
-        version(mount("n"), 1),
-        version(template(), 1),
-    ];
-    let own = version(Answerer::Resource, 2);
+    let versions = [version(1), mounted("m", 1), mounted("n", 1), rendered(1)];
+    let own = version(2);
     results.kept(&key, &own, &RESULT);
     for other in &versions {
         assert_eq!(results.read(&key, other, Revision(2)), None, "{other:?}");
@@ -146,7 +150,7 @@ fn result_with_another_stamp_replaces_the_kept_one() {
     let budget = MemoryBudget::new(1 << 20);
     let (results, key) = (Results::new(&budget), read_key("a:b"));
     let read = |version: &ReadVersion| results.read(&key, version, Revision(1));
-    let mut before = version(Answerer::Resource, 1);
+    let mut before = version(1);
     for (version, result) in [(stamped(1, 8), RESULT), (stamped(2, 8), NEWER), (stamped(2, 7), RESULT)] {
         for _ in 0..2 {
             assert_eq!(read(&version), None);
@@ -175,7 +179,7 @@ fn requests_that_all_differ_fill_no_memory() {
     let budget = MemoryBudget::new(1 << 30);
     let results = Results::new(&budget);
     for number in 0..4 * DOORKEEPER_SLOTS {
-        results.kept(&read_key(&format!("a:{number}")), &version(template(), 1), &RESULT);
+        results.kept(&read_key(&format!("a:{number}")), &rendered(1), &RESULT);
     }
     assert_eq!(budget.used(), 0);
 }
