@@ -163,6 +163,13 @@ pub(super) struct ReadVersion {
     pub(super) stamp: Option<Stamp>,
 }
 
+impl ReadVersion {
+    /// The bytes of its heap memory, in a box.
+    fn heap(&self) -> usize {
+        allocated(size_of::<Self>()) + definition(&self.variant)
+    }
+}
+
 /// What a result with content from a source depends on besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Stamp {
@@ -277,13 +284,13 @@ impl Results {
     ) {
         // Copied, since the buffer that it was encoded into is up to twice as long.
         let result = Bytes::copy_from_slice(result);
-        let (version, agent) = version.map(|(version, agent)| (Box::new(version), agent)).unzip();
-        let memory =
-            |version: &Box<ReadVersion>| allocated(size_of::<ReadVersion>()) + definition(&version.variant);
-        let boxed = version.as_ref().map_or(0, memory);
+        let (version, agent) = version.unzip();
+        let boxed = version.as_ref().map_or(0, ReadVersion::heap);
         let heap = key.subject.heap() + boxed + shared_bytes(&result);
-        let kept = CachedResult { version, answers_at: AtomicI64::new(0), result };
-        agent.into_iter().for_each(|agent| kept.set_answers_at(agent));
+        let kept = CachedResult { version: version.map(Box::new), answers_at: AtomicI64::new(0), result };
+        if let Some(agent) = agent {
+            kept.set_answers_at(agent);
+        }
         self.kept.insert(key, kept, Some(tenant), heap);
     }
 }

@@ -12,10 +12,13 @@ use crate::model::fault::LimitScope;
 /// belongs to it.
 pub(super) type ChargedLimiters = [Option<(LimitScope, Arc<Limiter>)>; 3];
 
+/// The same, without keeping them in memory.
+type WeakLimiters = [Option<(LimitScope, Weak<Limiter>)>; 3];
+
 /// The limiters that the first request of a caller was charged to.
 #[derive(Debug, Default)]
 pub struct CallerLimiters {
-    found: OnceLock<[Option<(LimitScope, Weak<Limiter>)>; 3]>,
+    found: OnceLock<WeakLimiters>,
     is_outdated: AtomicBool,
 }
 
@@ -51,7 +54,7 @@ impl CallerLimiters {
 }
 
 /// The limiters, if the tables have all of them.
-fn current(found: &[Option<(LimitScope, Weak<Limiter>)>; 3]) -> Option<ChargedLimiters> {
+fn current(found: &WeakLimiters) -> Option<ChargedLimiters> {
     let mut charged = [const { None }; 3];
     for (slot, found) in charged.iter_mut().zip(found) {
         if let Some((scope, limiter)) = found {
