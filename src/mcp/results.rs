@@ -88,7 +88,7 @@ impl ResultSubject {
         matches!(self, Self::Prompt(..))
     }
 
-    /// The bytes of its heap memory. A template and the name of a mount are in memory anyway.
+    /// The bytes of its heap memory.
     fn heap(&self) -> usize {
         match self {
             Self::Read(uri) => behind_arc(uri.as_str().len()),
@@ -184,8 +184,8 @@ pub(super) struct Stamp {
 struct CachedResult {
     /// Of a read.
     version: Option<Box<ReadVersion>>,
-    /// The revision of the agent that was known last to answer so. Content from a source is never known to: 0, as without a
-    /// version.
+    /// The revision of the agent at which this was known last to be the answer. 0 without a version, and for content from a
+    /// source, which is asked at each request.
     answers_at: AtomicI64,
     result: Bytes,
 }

@@ -112,7 +112,7 @@ pub struct Limits<C: Clock + Clone = DefaultClock> {
     uploads: Arc<Uploads>,
     options: LimitOptions,
     /// `RateLimit-Policy` of the default rates.
-    policies: [(LimitScope, Option<Rate>, HeaderValue); 4],
+    policies: [Option<(LimitScope, Rate, HeaderValue)>; LimitScope::ALL.len()],
     /// By [`LimitScope`].
     refused: [AtomicU64; LimitScope::ALL.len()],
     shed: AtomicU64,
@@ -149,14 +149,8 @@ impl<C: Clock + Clone> Limits<C> {
         let calls = Table::new(options.remembered, options.key, (clock.clone(), start));
         let visits = Table::new(options.remembered, options.address, (clock, start));
         let uploads = Uploads::new(options.uploads);
-        let policies = LimitScope::ALL.map(|scope| {
-            let rate = options.default_rate(scope);
-            (
-                scope,
-                rate,
-                rate.map_or_else(|| HeaderValue::from_static(""), |rate| static_policy(scope, rate)),
-            )
-        });
+        let policies = LimitScope::ALL
+            .map(|scope| options.default_rate(scope).map(|rate| (scope, rate, static_policy(scope, rate))));
         let (refused, shed) = (Default::default(), AtomicU64::new(0));
         Self { holders, addresses, look_ups, calls, visits, uploads, options, policies, refused, shed }
     }
@@ -182,10 +176,8 @@ impl<C: Clock + Clone> Limits<C> {
 
     /// `RateLimit-Policy` of a rate, if it is the default of its scope.
     fn default_policy(&self, scope: LimitScope, rate: Rate) -> Option<HeaderValue> {
-        let mut policies = self.policies.iter();
-        policies
-            .find(|(of, default, _)| *of == scope && *default == Some(rate))
-            .map(|(.., policy)| policy.clone())
+        let mut policies = self.policies.iter().flatten();
+        policies.find(|(of, default, _)| *of == scope && *default == rate).map(|(.., policy)| policy.clone())
     }
 
     fn refuse(&self, scope: LimitScope, cost: u32, refused: Refused) -> Fault {

@@ -345,6 +345,7 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         let mine = due
             && self.looked.compare_exchange(looked, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
+            // Those in use are not retired for a moment, which their callers would notice.
             self.limiters.retain(|_, limiter| !(limiter.is_unused(nanos) && retire(limiter, nanos)));
         }
         self.limiters.len() < self.most
