@@ -26,8 +26,43 @@ pub(crate) struct Lag {
     failed: u64,
     p99_micros: u64,
     samples: Vec<Sample>,
-    /// Events lost meanwhile.
+    /// Of the time meanwhile.
+    counters: Counters,
+}
+
+/// Counters of the gateway.
+#[derive(Clone, Copy)]
+struct Counters {
+    /// Events lost.
     lost: u64,
+    /// Writes of events.
+    writes: u64,
+    /// Those that took at most 25 ms: the bound of the histogram that is next to what [`MAX_MS`] presupposes.
+    fast: u64,
+}
+
+impl Counters {
+    async fn read(port: u16) -> Result<Self, Error> {
+        let text = metrics::scrape(port).await?;
+        let value = |name| metrics::sum(&text, name);
+        Ok(Self {
+            lost: value("waggle_audit_lost_total "),
+            writes: value("waggle_audit_write_seconds_count "),
+            fast: value("waggle_audit_write_seconds_bucket{le=\"0.025\"} "),
+        })
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            lost: self.lost.saturating_sub(before.lost),
+            writes: self.writes.saturating_sub(before.writes),
+            fast: self.fast.saturating_sub(before.fast),
+        }
+    }
+
+    fn slow(self) -> u64 {
+        self.writes.saturating_sub(self.fast)
+    }
 }
 
 /// The metrics at one time.
@@ -46,7 +81,7 @@ impl Lag {
         rate: u32,
         duration: Duration,
     ) -> Result<Self, Error> {
-        let lost = lost(&metrics::scrape(port).await?);
+        let before = Counters::read(port).await?;
         let stop = AtomicBool::new(false);
         let schedule = Schedule { ports: &[port], per_second: rate, polled: true };
         let load = schedule.send(&stop, |number, port| {
@@ -66,7 +101,7 @@ impl Lag {
             failed: results.failed(),
             p99_micros: latencies.quantile(990),
             samples,
-            lost: self::lost(&metrics::scrape(port).await?).saturating_sub(lost),
+            counters: Counters::read(port).await?.since(before),
         })
     }
 
@@ -76,8 +111,8 @@ impl Lag {
     /// In these cases.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let oldest = self.quantile(990, |sample| sample.oldest_ms);
-        if self.lost > 0 {
-            return Err(Error::EventsLost(self.lost));
+        if self.counters.lost > 0 {
+            return Err(Error::EventsLost(self.counters.lost));
         }
         if oldest > MAX_MS { Err(Error::EventsLate(oldest, MAX_MS)) } else { Ok(()) }
     }
@@ -89,10 +124,6 @@ impl Lag {
         let at = (values.len() * per_mille).div_ceil(1000).max(1) - 1;
         values.get(at).copied().unwrap_or_default()
     }
-}
-
-fn lost(text: &str) -> u64 {
-    metrics::sum(text, "waggle_audit_lost_total ")
 }
 
 async fn sample(port: u16, duration: Duration) -> Result<Vec<Sample>, Error> {
@@ -117,7 +148,7 @@ pub(crate) fn table(lags: &[Lag]) -> String {
     let row = |lag: &Lag| {
         let [waiting, oldest]: [fn(&Sample) -> f64; 2] = [|sample| sample.waiting, |sample| sample.oldest_ms];
         format!(
-            "| {} | {:.0} | {} | {:.1} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {:.1} | {} |\n",
+            "| {} | {:.0} | {} | {:.1} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} | {:.1} | {} of {} | {} |\n",
             lag.rate,
             lag.per_second,
             lag.failed,
@@ -128,13 +159,15 @@ pub(crate) fn table(lags: &[Lag]) -> String {
             lag.quantile(990, oldest),
             lag.quantile(1000, oldest),
             lag.quantile(1000, |sample| sample.spilled) / MIB,
-            lag.lost,
+            lag.counters.slow(),
+            lag.counters.writes,
+            lag.counters.lost,
         )
     };
     let rows: String = lags.iter().map(row).collect();
     format!(
         "| reads/s wanted | answered | failed | read p99 ms | unwritten events: p50 | most | oldest ms: p50 | p99 | most \
-         | spill file MiB | lost |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n{rows}"
+         | spill file MiB | writes above 25 ms | lost |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n{rows}"
     )
 }
 
@@ -158,7 +191,8 @@ mod tests {
     use super::*;
 
     fn lag(samples: Vec<Sample>, lost: u64) -> Lag {
-        Lag { rate: 1, per_second: 0.0, failed: 0, p99_micros: 0, samples, lost }
+        let counters = Counters { lost, writes: 0, fast: 0 };
+        Lag { rate: 1, per_second: 0.0, failed: 0, p99_micros: 0, samples, counters }
     }
 
     #[test]

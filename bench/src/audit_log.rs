@@ -72,6 +72,7 @@ pub(crate) async fn run(options: &AuditLog) -> Result<(), Error> {
         population::write(site, std::slice::from_ref(&group)).await?;
         print(write_rows(site, &group, options.rows).await?)?;
         print(verify(site).await?)?;
+        settle(site).await?;
         let port = site.start(&[]).await?;
         let mut lags = Vec::new();
         for rate in &options.rates {
@@ -86,6 +87,14 @@ pub(crate) async fn run(options: &AuditLog) -> Result<(), Error> {
         lags.iter().try_for_each(Lag::check)
     })
     .await
+}
+
+/// Has PostgreSQL do now what it postponed while the rows were written, instead of while unwritten events are counted.
+async fn settle(site: &Site) -> Result<(), Error> {
+    for command in ["vacuum analyze", "checkpoint"] {
+        site.database.rows(command).await?;
+    }
+    Ok(())
 }
 
 /// Has the gateway write rows of reads, and reports what they took.

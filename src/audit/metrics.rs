@@ -6,6 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::telemetry::histogram::{DurationCounts, DurationHistogram};
+
 /// Counters and state of the audit log of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuditStats {
@@ -41,6 +43,7 @@ pub(super) struct AuditMetrics {
     aggregated: AtomicU64,
     quarantined: AtomicU64,
     damaged: AtomicU64,
+    writes: DurationHistogram,
 }
 
 impl AuditMetrics {
@@ -79,6 +82,16 @@ impl AuditMetrics {
     /// Counts a corruption of a spill file.
     pub(super) fn add_damage(&self) {
         self.damaged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts how long a write of queued events took until they were durable.
+    pub(super) fn count_write(&self, took: Duration) {
+        self.writes.count(took);
+    }
+
+    /// How long the writes of queued events took.
+    pub(super) fn writes(&self) -> DurationCounts {
+        self.writes.counts()
     }
 
     /// The counters, together with those of the queue.

@@ -17,6 +17,7 @@ use crate::model::audit::signature::Signer;
 use crate::model::fault::Fault;
 use crate::model::sources::Sources;
 use crate::store::{Store, StoreError};
+use crate::telemetry::histogram::DurationCounts;
 
 /// When a response may be sent, relative to its audit row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,6 +194,11 @@ impl AuditRecorder {
         // The queue first: what is taken from it meanwhile is pending.
         let (queued, since) = (self.queue.len(), self.queue.oldest());
         self.metrics.stats(queued, since, self.queue.shed_count())
+    }
+
+    /// How long the writes of queued events took, until they were in the log or in the spill file.
+    pub fn writes(&self) -> DurationCounts {
+        self.metrics.writes()
     }
 
     /// Makes a checkpoint of all chains, signed if the gateway has a key.

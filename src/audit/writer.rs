@@ -309,7 +309,9 @@ impl Writer {
             taken += usize::try_from(batch.after.seq - batch.before.seq).unwrap_or(usize::MAX);
             self.end.chain = batch.after;
             self.make_durable(batch, waiters).await;
-            self.schedule.record(began.elapsed());
+            let took = began.elapsed();
+            self.schedule.record(took);
+            self.metrics.count_write(took);
         }
     }
 

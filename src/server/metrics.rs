@@ -324,6 +324,8 @@ impl Metrics {
         out.gauge("waggle_audit_waiting_limit", help, audit.capacity());
         let help = "Seconds since the oldest of these events was made.";
         out.gauge("waggle_audit_oldest_seconds", help, stats.oldest.as_secs_f64());
+        let help = "Duration of writes of audit events that wait in memory, until these are in the log or in a spill file.";
+        out.family("waggle_audit_write_seconds", Kind::Histogram, help).durations(&[], &audit.writes());
         let help = "Bytes of spill files that are not in the audit log yet.";
         out.gauge("waggle_audit_spilled_bytes", help, stats.spilled_bytes);
         let help = "Whether there is a spill file; without one, rows wait in memory while the database is unreachable.";

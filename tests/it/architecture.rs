@@ -21,7 +21,7 @@ const MODULES: [(&str, &[&[&str]]); 19] = [
     ("store", &[&["config", "model", "telemetry"]]),
     ("cache", &[&["model", "telemetry", "store"]]),
     ("feed", &[&["config", "model", "telemetry", "store", "cache"]]),
-    ("audit", &[&["config", "model", "store", "cache"]]),
+    ("audit", &[&["config", "model", "telemetry", "store", "cache"]]),
     ("quota", &[&["model", "store"]]),
     ("identity", &[&["config", "model", "store", "cache", "quota"]]),
     ("sources", &[&["config", "model", "telemetry", "store", "cache"]]),

@@ -170,6 +170,12 @@ async fn events_do_not_wait_longer_than_patience_for_a_slow_database() {
     readers.stop().await;
     println!("the oldest event waited for {oldest} s");
     assert!((1.0..3.0).contains(&oldest), "2 s, and not the time of two writes: {oldest}");
+    let metrics = audit_site.site.http.get("/metrics").await.text();
+    let writes = |suffix: &str| {
+        let name = format!("waggle_audit_write_seconds_{suffix}");
+        sample(&metrics, &name).unwrap().parse::<u64>().unwrap()
+    };
+    assert!(writes("count") - writes("bucket{le=\"1\"}") >= 1, "{metrics}");
     audit_site.database.execute("drop trigger slow on audit_heads").await;
     audit_site.is_written().await;
     assert!(gateway.stop().await.success());
