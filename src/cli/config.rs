@@ -35,7 +35,7 @@ fn check(settings: &Settings) -> Result<(), Failure> {
         let checked = app::check(settings).await;
         problems = checked.fatal();
         let other = checked.files.iter().filter(|found| !found.prevents_start);
-        notes.extend(other.map(ToString::to_string));
+        notes.extend(other.map(|found| format!("warning: {found}")));
         for UsedAddress { setting, address, by_gateway } in checked.in_use {
             if by_gateway {
                 notes.push(format!("{setting}: {address} is in use by a running gateway"));

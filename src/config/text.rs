@@ -69,12 +69,23 @@ impl<T> Kind for List<T> {
         if let Raw::List(items) = raw {
             return self.each(items.iter().map(String::as_str));
         }
-        self.each(text_of(raw)?.split(',').map(str::trim).filter(|item| !item.is_empty()))
+        self.each(separated(&text_of(raw)?)?)
     }
 
     fn display(&self, value: &Vec<T>) -> DisplayValue {
         DisplayValue::List(value.iter().map(self.item.display).collect())
     }
+}
+
+/// The items of a list in one text, as of an environment variable.
+fn separated(text: &str) -> Result<impl Iterator<Item = &str>, String> {
+    // An address in brackets, such as [::1], has no quotes.
+    if text.starts_with('[') && text.contains(['"', '\'']) {
+        return Err(
+            "expected items separated by commas, without brackets and quotes, found an array".to_owned()
+        );
+    }
+    Ok(text.split(',').map(str::trim).filter(|item| !item.is_empty()))
 }
 
 /// A text that is never displayed, not even in errors.
@@ -102,11 +113,7 @@ impl<T> Kind for SecretList<T> {
         let read = |item: &str| (self.0)(item).map_err(|why| format!("the value {why}"));
         let values: Vec<T> = match raw {
             Raw::List(items) => items.iter().map(|item| read(item)).collect::<Result<_, _>>()?,
-            raw => {
-                let text = text_of(raw)?;
-                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                items.map(read).collect::<Result<_, _>>()?
-            }
+            raw => separated(&text_of(raw)?)?.map(read).collect::<Result<_, _>>()?,
         };
         if values.is_empty() {
             Err("the list is empty; omit the setting instead".to_owned())
@@ -138,6 +145,17 @@ mod tests {
         assert_eq!(list(None).parse(&array), Ok(vec!["a".to_owned(), "b,c".to_owned()]));
         let text = Raw::Text(" a, b ,,c".to_owned());
         assert_eq!(list(None).parse(&text), Ok(["a", "b", "c"].map(str::to_owned).to_vec()));
+    }
+
+    #[test]
+    fn array_in_a_text_is_refused() {
+        let expected = "expected items separated by commas, without brackets and quotes, found an array";
+        for text in [r#"["a","b"]"#, r#"[ "a" ]"#, "['a']"] {
+            let text = Raw::Text(text.to_owned());
+            assert_eq!(list(None).parse(&text), Err(expected.to_owned()));
+            assert_eq!(SecretList(short).parse(&text), Err(expected.to_owned()));
+        }
+        assert_eq!(list(None).parse(&Raw::Text("[a]".to_owned())), Ok(vec!["[a]".to_owned()]));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, HOST, ORIGIN, VARY,
 };
-use http::{HeaderMap, HeaderValue, Uri};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Uri, Version};
 
 use crate::config::AllowedOrigin;
 use crate::model::fault::Fault;
@@ -64,11 +65,12 @@ impl OriginRules {
     /// Checks the `Origin` of a request, and whether its `Host` is allowed.
     ///
     /// # Errors
-    /// [`Fault::ForbiddenOrigin`] for a foreign origin; [`Fault::InvalidRequest`] for two hosts.
-    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<RequestSource, Fault> {
+    /// [`Fault::ForbiddenOrigin`] for a foreign origin; [`Fault::InvalidRequest`] for two hosts, or none in HTTP/1.1 (RFC 9112,
+    /// section 3.2).
+    pub fn check(&self, Parts { uri, version, headers, .. }: &Parts) -> Result<RequestSource, Fault> {
         let mut hosts = headers.get_all(HOST).iter();
         let host = hosts.next();
-        if hosts.next().is_some() {
+        if hosts.next().is_some() || host.is_none() && *version == Version::HTTP_11 {
             return Err(Fault::InvalidRequest("a request has one Host".into()));
         }
         let foreign_host = !self.allows_host(uri, host);
@@ -129,6 +131,8 @@ pub fn allow_preflight(cors: Cors, headers: &mut HeaderMap) {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
 
     fn check(host: &str, origin: Option<&str>) -> bool {
@@ -136,32 +140,31 @@ mod tests {
             hosts: Some(["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec()),
             origins: vec![AllowedOrigin::parse("http://localhost:*").unwrap()],
         };
-        let mut headers = HeaderMap::new();
-        headers.insert(HOST, host.parse().unwrap());
-        if let Some(origin) = origin {
-            headers.insert(ORIGIN, origin.parse().unwrap());
-        }
-        rules.check(&Uri::from_static("/"), &headers).is_ok_and(|source| !source.foreign_host)
+        let request = Request::builder().header(HOST, host);
+        let request = origin.into_iter().fold(request, |request, origin| request.header(ORIGIN, origin));
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        rules.check(&parts).is_ok_and(|source| !source.foreign_host)
     }
 
     #[test]
-    fn the_target_names_the_host_before_the_header_does_and_two_headers_are_refused() {
+    fn the_target_names_the_host_before_the_header_does_which_is_one_and_in_http_1_1_required() {
         let rules = OriginRules { hosts: Some(vec!["localhost".to_owned()]), origins: Vec::new() };
-        let check = |uri: &'static str, hosts: &[&'static str]| {
-            let mut headers = HeaderMap::new();
-            for host in hosts {
-                headers.append(HOST, HeaderValue::from_static(host));
-            }
-            let source = rules.check(&Uri::from_static(uri), &headers);
-            source.map(|source| source.foreign_host).map_err(|fault| fault.name())
+        let check_in = |version, uri: &str, hosts: &[&str]| {
+            let request = Request::builder().version(version).uri(uri);
+            let request = hosts.iter().fold(request, |request, host| request.header(HOST, *host));
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            rules.check(&parts).map(|source| source.foreign_host).map_err(|fault| fault.name())
         };
+        let check = |uri, hosts: &[&str]| check_in(Version::HTTP_11, uri, hosts);
         assert_eq!(check("http://localhost/a/mcp", &["evil.example"]), Ok(false));
-        assert_eq!(check("http://localhost:80/a/mcp", &[]), Ok(false));
+        assert_eq!(check_in(Version::HTTP_2, "http://localhost:80/a/mcp", &[]), Ok(false));
         for target in ["http://evil.example/a/mcp", "http://localhost@evil.example/a/mcp"] {
             assert_eq!(check(target, &["localhost"]), Ok(true), "{target}");
         }
         assert_eq!(check("/a/mcp", &["localhost", "localhost"]), Err("invalid_request"));
-        assert_eq!(check("/a/mcp", &[]), Ok(true));
+        assert_eq!(check("/a/mcp", &[]), Err("invalid_request"));
+        assert_eq!(check("http://localhost/a/mcp", &[]), Err("invalid_request"));
+        assert_eq!(check_in(Version::HTTP_10, "/a/mcp", &[]), Ok(true));
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Gateway {
                         }
                     };
                     // `Host`, `Origin`, and CORS preflights, which need no credential.
-                    let source = self.surfaces.origins.check(&parts.uri, &parts.headers);
+                    let source = self.surfaces.origins.check(parts);
                     let preflight = preflight(&parts.method, source.as_ref().ok(), exchange.cors());
                     let (mut response, origin) = if let Some(preflight) = preflight {
                         (preflight, None)

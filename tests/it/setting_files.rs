@@ -145,9 +145,9 @@ async fn gateway_starts_without_what_only_a_feature_needs() {
         .set("WAGGLE_SOURCES__CACHE_DIR", "file")
         .set("WAGGLE_SOURCES__FILE_ROOTS", "/nowhere");
     let checked = site.command("config").arg("check").output().await.unwrap();
-    let expected = "audit.checkpoint_to: file is not a directory\n\
-                    sources.file_roots: /nowhere: No such file or directory (os error 2)\n\
-                    sources.cache_dir: file is not a directory\nthe settings are valid\n";
+    let expected = "warning: audit.checkpoint_to: file is not a directory\n\
+                    warning: sources.file_roots: /nowhere: No such file or directory (os error 2)\n\
+                    warning: sources.cache_dir: file is not a directory\nthe settings are valid\n";
     assert_eq!((checked.status.code(), checked.stdout), (Some(0), expected.as_bytes().to_vec()));
     let diagnosed = site.command("doctor").arg("--json").output().await.unwrap();
     let report: Value = serde_json::from_slice(&diagnosed.stdout).unwrap();

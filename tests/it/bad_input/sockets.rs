@@ -102,10 +102,11 @@ async fn malformed_http_is_answered() {
     let own = format!("Content-Length: {}", PING.len());
     let forbidden = error(403, "7", -31011, "forbidden", "this credential does not reach that agent");
     let not_allowed = crate::support::answers::method_not_allowed("POST", false);
+    let no_host = error(400, "7", -32600, "invalid_request", "a request has one Host");
     let host = "HTTP/1.1\r\nHost: localhost";
     for (head, expected) in [
         (format!("POST http://localhost/a/mcp {host}"), pong()),
-        // With a valid key, any Host and none are accepted.
+        // With a valid key, any Host is accepted.
         (format!("POST http://evil.example/a/mcp {host}"), pong()),
         (format!("POST /{}/mcp {host}", "a".repeat(30_000)), forbidden.clone()),
         (format!("POST /{}/mcp {host}", "a".repeat(33_000)), no_http(431)),
@@ -123,7 +124,7 @@ async fn malformed_http_is_answered() {
         (format!("post /a/mcp {host}"), not_allowed.clone()),
         (format!("GET /a/mcp {host}"), not_allowed),
         ("POST /a/mcp HTTP/1.0".to_owned(), pong()),
-        ("POST /a/mcp HTTP/1.1".to_owned(), pong()),
+        ("POST /a/mcp HTTP/1.1".to_owned(), no_host),
         ("POST /a/mcp HTTP/1.0\r\nHost: localhost".to_owned(), pong()),
         ("POST /a/mcp HTTP/3.0\r\nHost: localhost".to_owned(), no_http(400)),
         ("POST /a/mcp\r\nHost: localhost".to_owned(), no_http(400)),
