@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use content_source::{Environment, Source, connect};
 use serde_json::{Map, Value};
@@ -130,8 +131,7 @@ impl Connections {
                 Ok((head, connection))
             };
             let keep = |facts: &mut super::memory::Known, found: &Option<Arc<Connection>>| {
-                // One whose secrets cannot be read is built again when it is used, so that a repaired file takes effect.
-                if let Some(connection) = found.as_ref().filter(|found| found.source.is_some()) {
+                if let Some(connection) = found {
                     facts.keep(connection);
                 }
             };
@@ -147,7 +147,7 @@ impl Connections {
 
     /// A connection if it is in memory, however old.
     pub fn in_memory(&self, uid: ConnectionId) -> Option<Arc<Connection>> {
-        self.memory.known.get_stale(|facts| facts.get(uid))
+        self.memory.known.get_stale(|facts| facts.last(uid))
     }
 
     /// The connections in memory, however old.
@@ -174,6 +174,7 @@ impl Connections {
             enabled,
             source,
             health: super::Health::default(),
+            built: Instant::now(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use content_source::{FetchError, Kind, Source};
 
@@ -15,6 +16,9 @@ use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 
 /// What a connection takes in memory with its source: an estimate, most of it TLS configuration.
 const SOURCE_BYTES: usize = 64 << 10;
+/// For how long a connection whose settings or secrets cannot be used is not built again: a build reads the database, and is
+/// logged as an error. A file that is repaired takes effect afterwards.
+const REBUILD: Duration = Duration::from_secs(5);
 
 /// A connection to content from outside.
 pub struct Connection {
@@ -36,6 +40,8 @@ pub struct Connection {
     pub health: Health,
     /// `None` if its settings or secrets cannot be used.
     pub(super) source: Option<Arc<dyn Source>>,
+    /// When the source was built, or could not be.
+    pub(super) built: Instant,
 }
 
 impl Connection {
@@ -55,6 +61,11 @@ impl Connection {
         } else {
             Err(FetchError::NotAllowed)
         }
+    }
+
+    /// Whether its settings and secrets can be used.
+    pub fn is_usable(&self) -> bool {
+        self.source.is_some()
     }
 
     /// Its state for a tenant; without one, the worst of all tenants.
@@ -84,7 +95,13 @@ impl fmt::Debug for Connection {
 pub(super) struct Known(HashMap<ConnectionId, Arc<Connection>>);
 
 impl Known {
+    /// A connection that need not be built again.
     pub(super) fn get(&self, uid: ConnectionId) -> Option<Arc<Connection>> {
+        self.last(uid).filter(|found| found.is_usable() || found.built.elapsed() < REBUILD)
+    }
+
+    /// A connection as it was built last.
+    pub(super) fn last(&self, uid: ConnectionId) -> Option<Arc<Connection>> {
         self.0.get(&uid).cloned()
     }
 

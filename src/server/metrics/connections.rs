@@ -25,11 +25,11 @@ pub(super) fn render(out: &mut Exposition, connections: &Connections) {
         out,
         &known,
         "waggle_connection_failing",
-        "Tenants for which the last fetch of a connection failed.",
-        |[failing, _]| failing,
+        "Tenants for which the last fetch of a connection failed; 1 if its settings or secrets cannot be used.",
+        |connection| if connection.is_usable() { connection.health.failing()[0] } else { 1 },
     );
     let help = "Tenants for which the circuit of a connection is open: nothing is fetched for a while.";
-    gauge(out, &known, "waggle_connection_circuits_open", help, |[_, open]| open);
+    gauge(out, &known, "waggle_connection_circuits_open", help, |connection| connection.health.failing()[1]);
 }
 
 fn gauge(
@@ -37,10 +37,10 @@ fn gauge(
     known: &[Arc<Connection>],
     name: &'static str,
     help: &'static str,
-    value: fn([usize; 2]) -> usize,
+    value: fn(&Connection) -> usize,
 ) {
     let mut family = out.family(name, Kind::Gauge, help);
     for connection in known {
-        family.sample(&[("connection", connection.id.as_str())], value(connection.health.failing()));
+        family.sample(&[("connection", connection.id.as_str())], value(connection));
     }
 }

@@ -12,6 +12,7 @@ use waggle::sources::Connection;
 use super::{Keys, http};
 use crate::support::app::Replica;
 use crate::support::cluster::{Database, database};
+use crate::support::metrics::sample;
 use crate::support::wait::eventually;
 
 async fn two_replicas() -> (Keys, Database, [Replica; 2]) {
@@ -98,7 +99,12 @@ async fn connection_whose_key_is_missing_fails_until_the_file_is_repaired() {
     let named = reader.running.services.connections.named(acme, &["api".to_owned()]).await.unwrap();
     let uid = named.values().next().unwrap().uid;
     keys.write(&[2]);
-    assert!(get(&reader, uid).await.unwrap().source(acme).is_err());
+    let unusable = get(&reader, uid).await.unwrap();
+    assert!(unusable.source(acme).is_err());
+    assert!(Arc::ptr_eq(&unusable, &get(&reader, uid).await.unwrap()), "not built for each use");
+    let metrics = reader.http.get("/metrics").await.text();
+    assert_eq!(sample(&metrics, "waggle_connection_failing{connection=\"api\"}"), Some("1"));
+    assert_eq!(reader.admin("GET", "/connections/api", None).await.json()["state"], "failed");
     let detail = "secrets.headers cannot be decrypted: it is encrypted under the key ";
     let change = json!({"settings": {"headers": {"Accept": "text/plain"}}});
     let refused = writer.admin("PATCH", "/connections/api", Some(change)).await;
@@ -106,7 +112,10 @@ async fn connection_whose_key_is_missing_fails_until_the_file_is_repaired() {
     assert!(refused.json()["detail"].as_str().unwrap().starts_with(detail), "{}", refused.text());
     assert_eq!(writer.admin("PATCH", "/connections/api", Some(json!({"enabled": true}))).await.status, 200);
     keys.write(&[2, 1]);
-    assert!(get(&reader, uid).await.unwrap().source(acme).is_ok());
+    eventually("the repaired file is used", async || get(&reader, uid).await.unwrap().source(acme).is_ok())
+        .await;
+    let metrics = reader.http.get("/metrics").await.text();
+    assert_eq!(sample(&metrics, "waggle_connection_failing{connection=\"api\"}"), Some("0"));
     keys.write(&[2]);
     let replaced = json!({"secrets": {"headers": {"X-Key": "hunter3"}}});
     assert_eq!(writer.admin("PATCH", "/connections/api", Some(replaced)).await.status, 200);
