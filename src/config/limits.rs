@@ -82,7 +82,8 @@ section! {
         concurrent_per_key: count(u32, 1..=1_000_000) = 256,
         /// How many requests for one agent may be in flight; further ones are answered 503.
         concurrent_per_agent: count(u32, 1..=1_000_000) = 512,
-        /// For how many keys, agents and tenants, and for how many addresses, the state of the rate limit is kept.
+        /// For how many keys, agents and tenants, and for how many addresses, the state of the rate limit is kept. Further
+        /// ones of the same rate share one, until others have not been used for a while.
         remembered: count(usize, 1..=100_000_000) = 100_000,
     }
 }

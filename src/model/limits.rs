@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::ids::AgentId;
 
 /// A rate: a token bucket of `burst` units that is refilled at `per_second`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
     /// Units refilled per second.
     pub per_second: NonZeroU32,

@@ -50,6 +50,15 @@ impl Bucket {
         Self { rate, interval, full_at: AtomicU64::new(0) }
     }
 
+    /// A bucket of another rate from which as many units are taken as from this one, or all.
+    fn successor(&self, rate: Rate, now: u64) -> Self {
+        let new = Self::new(rate);
+        let used = u128::from(self.full_at.load(Ordering::Relaxed).saturating_sub(now));
+        let scaled = used * u128::from(new.interval) / u128::from(self.interval);
+        let restoring = u64::try_from(scaled).unwrap_or(u64::MAX).min(new.capacity());
+        Self { full_at: AtomicU64::new(now + restoring), ..new }
+    }
+
     /// Takes units, all or none. Returns how many are left.
     ///
     /// # Errors
@@ -109,6 +118,9 @@ impl Bucket {
 
 /// The minimum time between two searches for limiters to drop, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 100;
+
+/// The maximum number of rates that have a shared limiter.
+const MAX_SHARED: usize = 1_024;
 
 /// In nanoseconds.
 const MILLISECOND: u64 = 1_000_000;
@@ -186,11 +198,16 @@ impl Limiter {
         self.bucket.as_ref().map(|bucket| bucket.rate)
     }
 
-    /// The limiter that replaces this one when the rate changes.
-    fn successor(self: &Arc<Self>, rate: Option<Rate>) -> Self {
+    /// The limiter that replaces this one when the rate changes. What was used stays used: otherwise who may set lower rates
+    /// than those above it could restore units by a change.
+    fn successor(self: &Arc<Self>, rate: Option<Rate>, now: u64) -> Self {
         let first = Arc::clone(self.predecessor().unwrap_or(self));
         let extras = Box::new(LimiterExtras { predecessor: Some(first), ..LimiterExtras::default() });
-        Self { has_predecessor: true, extras: OnceLock::from(extras), ..Self::new(rate) }
+        let bucket = rate.map(|rate| match &self.bucket {
+            Some(bucket) => bucket.successor(rate, now),
+            None => Bucket::new(rate),
+        });
+        Self { bucket, has_predecessor: true, extras: OnceLock::from(extras), ..Self::new(None) }
     }
 
     fn predecessor(&self) -> Option<&Arc<Self>> {
@@ -255,25 +272,26 @@ impl Limiter {
 /// The limiters of one kind of subject.
 ///
 /// Their number is bounded. To make space, limiters are dropped that a new one would equal, so that dropping restores
-/// no units; if there are none, new subjects share one limiter.
+/// no units; if there are none, new subjects share a limiter with all others of the same rate.
 #[derive(Debug)]
 pub(super) struct Table<K: Hash + Eq, C: Clock> {
     /// Clients choose addresses, but cannot compute their hashes: the hasher has a random seed in each process.
     limiters: DashMap<K, Arc<Limiter>, RandomState>,
     most: usize,
-    shared: Arc<Limiter>,
+    /// The limiters of no subject, by rate.
+    shared: DashMap<Option<Rate>, Arc<Limiter>, RandomState>,
+    default: Option<Rate>,
     looked: AtomicU64,
     clock: C,
     start: C::Instant,
 }
 
 impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
-    /// At most `most` limiters; subjects above that share one of `rate`. Times are counted from the start of the clock.
-    pub(super) fn new(most: usize, rate: Option<Rate>, (clock, start): (C, C::Instant)) -> Self {
-        let shared = Arc::new(Limiter::new(rate));
-        // The limiter of no subject.
-        shared.is_retired.store(true, Ordering::Relaxed);
-        Self { limiters: DashMap::default(), most, shared, looked: AtomicU64::new(0), clock, start }
+    /// At most `most` limiters of subjects, most of which have the rate `default`. Times are counted from the start of the
+    /// clock.
+    pub(super) fn new(most: usize, default: Option<Rate>, (clock, start): (C, C::Instant)) -> Self {
+        let (limiters, shared) = (DashMap::default(), DashMap::default());
+        Self { limiters, most, shared, default, looked: AtomicU64::new(0), clock, start }
     }
 
     /// The limiter of a subject with this rate.
@@ -282,14 +300,14 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         let known = known.map(|known| (known.rate() == rate).then(|| Arc::clone(&known)));
         match known {
             Some(Some(limiter)) => return limiter,
-            None if !self.has_room() => return Arc::clone(&self.shared),
+            None if !self.has_room() => return self.shared(rate),
             // It replaces the one of another rate.
             _ => {}
         }
         match self.limiters.entry(holder) {
             Entry::Occupied(mut entry) => {
                 if entry.get().rate() != rate {
-                    let replaced = entry.insert(Arc::new(entry.get().successor(rate)));
+                    let replaced = entry.insert(Arc::new(entry.get().successor(rate, self.now())));
                     replaced.is_retired.store(true, Ordering::Relaxed);
                 }
                 Arc::clone(entry.get())
@@ -299,6 +317,18 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
                 Arc::clone(&entry.insert(limiter))
             }
         }
+    }
+
+    /// The limiter that subjects of a rate share while there is no space; above [`MAX_SHARED`] rates, that of the default.
+    fn shared(&self, rate: Option<Rate>) -> Arc<Limiter> {
+        let is_known = self.shared.contains_key(&rate) || self.shared.len() < MAX_SHARED;
+        let rate = if is_known { rate } else { self.default };
+        let create = || {
+            let limiter = Limiter::new(rate);
+            limiter.is_retired.store(true, Ordering::Relaxed);
+            Arc::new(limiter)
+        };
+        Arc::clone(&self.shared.entry(rate).or_insert_with(create))
     }
 
     /// The units that a subject has left; `None` if it has used nothing.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use governor::clock::{Clock, FakeRelativeClock};
 
-use super::{Bucket, Left, Refused, SECOND, Short, Table};
+use super::{Bucket, Left, MAX_SHARED, Refused, SECOND, Short, Table};
 use crate::model::fault::LimitScope;
 use crate::model::limits::Rate;
 
@@ -73,17 +73,27 @@ fn without_a_rate_nothing_is_limited() {
 }
 
 #[test]
-fn a_new_rate_replaces_the_limiter_and_keeps_requests_in_flight() {
-    let (table, _, rate) = table(10);
+fn a_new_rate_replaces_the_limiter_and_keeps_requests_in_flight_and_units_used() {
+    let (table, clock, rate) = table(10);
     assert_eq!(take(&table, 1, rate, 20), Ok(0));
     assert!(table.of(1, Some(rate)).enter(1));
     let wider = Rate::new(100, 200).unwrap();
     let one = NonZeroU32::MIN;
-    assert_eq!(table.of(1, Some(wider)).take(one, table.now()), Ok(Some(Left { rate: wider, units: 199 })));
+    assert_eq!(table.of(1, Some(wider)).take(one, table.now()), Ok(Some(Left { rate: wider, units: 179 })));
     assert!(!table.of(1, Some(wider)).enter(1));
     assert!(!table.of(1, None).enter(1), "after another change too");
     table.of(1, Some(rate)).leave();
     assert!(table.of(1, Some(wider)).enter(1));
+    // 21 of 200 were taken: more than the narrower rate has.
+    let narrower = Rate::new(1, 10).unwrap();
+    assert_eq!(take(&table, 2, wider, 21), Ok(179));
+    assert_eq!(take(&table, 2, narrower, 1), Err(Some(Duration::from_secs(1))));
+    clock.advance(Duration::from_secs(4));
+    for rate in [wider, narrower, rate, narrower] {
+        table.of(2, Some(rate));
+    }
+    assert_eq!(take(&table, 2, narrower, 5), Err(Some(Duration::from_secs(1))), "no change restores units");
+    assert_eq!(take(&table, 2, narrower, 4), Ok(0));
 }
 
 #[test]
@@ -101,6 +111,22 @@ fn only_unused_limiters_are_dropped_and_new_subjects_share_one() {
     assert_eq!(take(&table, 4, rate, 20), Ok(0), "2 is unused again and dropped for 4");
     assert_eq!(take(&table, 1, rate, 11), Err(Some(Duration::from_millis(100))), "1 was not dropped");
     assert!(!table.of(3, Some(rate)).enter(1), "nor was 3");
+}
+
+#[test]
+fn subjects_without_space_share_a_limiter_of_their_own_rate() {
+    let (table, _, rate) = table(1);
+    assert_eq!(take(&table, 1, rate, 1), Ok(19));
+    let narrower = Rate::new(1, 2).unwrap();
+    assert_eq!(take(&table, 2, narrower, 2), Ok(0));
+    assert_eq!(take(&table, 3, narrower, 1), Err(Some(Duration::from_secs(1))));
+    assert_eq!(take(&table, 4, rate, 20), Ok(0), "a limiter of another rate");
+    assert_eq!(table.of(5, None).take(NonZeroU32::MAX, table.now()), Ok(None));
+    for nth in 1..=2_000 {
+        take(&table, 6, Rate::new(nth, 5_000).unwrap(), 1).ok();
+    }
+    assert_eq!(table.shared.len(), MAX_SHARED);
+    assert!(take(&table, 7, Rate::new(2_000, 5_000).unwrap(), 1).is_err(), "that of the default is used");
 }
 
 #[test]
