@@ -50,13 +50,14 @@ impl Bucket {
         Self { rate, interval, full_at: AtomicU64::new(0) }
     }
 
-    /// A bucket of another rate from which as many units are taken as from this one, or all.
+    /// A bucket of another rate from which as many units are taken as from this one, also if that are more than it has: a
+    /// lower rate that is set for a moment restores none.
     fn successor(&self, rate: Rate, now: u64) -> Self {
         let new = Self::new(rate);
         let used = u128::from(self.full_at.load(Ordering::Relaxed).saturating_sub(now));
         let scaled = used * u128::from(new.interval) / u128::from(self.interval);
-        let restoring = u64::try_from(scaled).unwrap_or(u64::MAX).min(new.capacity());
-        Self { full_at: AtomicU64::new(now + restoring), ..new }
+        let restoring = u64::try_from(scaled).unwrap_or(u64::MAX);
+        Self { full_at: AtomicU64::new(now.saturating_add(restoring)), ..new }
     }
 
     /// Takes units, all or none. Returns how many are left.

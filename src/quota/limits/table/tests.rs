@@ -87,8 +87,8 @@ fn a_new_rate_replaces_the_limiter_and_keeps_requests_in_flight_and_units_used()
     // 21 of 200 were taken: more than the narrower rate has.
     let narrower = Rate::new(1, 10).unwrap();
     assert_eq!(take(&table, 2, wider, 21), Ok(179));
-    assert_eq!(take(&table, 2, narrower, 1), Err(Some(Duration::from_secs(1))));
-    clock.advance(Duration::from_secs(4));
+    assert_eq!(take(&table, 2, narrower, 1), Err(Some(Duration::from_secs(12))));
+    clock.advance(Duration::from_secs(15));
     for rate in [wider, narrower, rate, narrower] {
         table.of(2, Some(rate));
     }
