@@ -63,9 +63,9 @@ impl Connection {
         }
     }
 
-    /// Whether its settings and secrets can be used.
-    pub fn is_usable(&self) -> bool {
-        self.source.is_some()
+    /// The number of tenants for which the last fetch failed; 1 if it is enabled and its settings or secrets cannot be used.
+    pub fn failing(&self) -> usize {
+        if self.enabled && self.source.is_none() { 1 } else { self.health.failing()[0] }
     }
 
     /// Its state for a tenant; without one, the worst of all tenants.
@@ -97,7 +97,7 @@ pub(super) struct Known(HashMap<ConnectionId, Arc<Connection>>);
 impl Known {
     /// A connection that need not be built again.
     pub(super) fn get(&self, uid: ConnectionId) -> Option<Arc<Connection>> {
-        self.last(uid).filter(|found| found.is_usable() || found.built.elapsed() < REBUILD)
+        self.last(uid).filter(|found| found.source.is_some() || found.built.elapsed() < REBUILD)
     }
 
     /// A connection as it was built last.

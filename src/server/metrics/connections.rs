@@ -25,8 +25,8 @@ pub(super) fn render(out: &mut Exposition, connections: &Connections) {
         out,
         &known,
         "waggle_connection_failing",
-        "Tenants for which the last fetch of a connection failed; 1 if its settings or secrets cannot be used.",
-        |connection| if connection.is_usable() { connection.health.failing()[0] } else { 1 },
+        "Tenants for which the last fetch of a connection failed; 1 if it is enabled and its settings or secrets cannot be used.",
+        Connection::failing,
     );
     let help = "Tenants for which the circuit of a connection is open: nothing is fetched for a while.";
     gauge(out, &known, "waggle_connection_circuits_open", help, |connection| connection.health.failing()[1]);

@@ -111,6 +111,11 @@ async fn connection_whose_key_is_missing_fails_until_the_file_is_repaired() {
     assert_eq!(refused.status, 400);
     assert!(refused.json()["detail"].as_str().unwrap().starts_with(detail), "{}", refused.text());
     assert_eq!(writer.admin("PATCH", "/connections/api", Some(json!({"enabled": true}))).await.status, 200);
+    assert_eq!(writer.admin("PATCH", "/connections/api", Some(json!({"enabled": false}))).await.status, 200);
+    eventually("it is disabled", async || !get(&reader, uid).await.unwrap().enabled).await;
+    let metrics = reader.http.get("/metrics").await.text();
+    assert_eq!(sample(&metrics, "waggle_connection_failing{connection=\"api\"}"), Some("0"));
+    assert_eq!(writer.admin("PATCH", "/connections/api", Some(json!({"enabled": true}))).await.status, 200);
     keys.write(&[2, 1]);
     eventually("the repaired file is used", async || get(&reader, uid).await.unwrap().source(acme).is_ok())
         .await;
@@ -121,7 +126,7 @@ async fn connection_whose_key_is_missing_fails_until_the_file_is_repaired() {
     assert_eq!(writer.admin("PATCH", "/connections/api", Some(replaced)).await.status, 200);
     eventually("the new secret is used", async || {
         let connection = get(&reader, uid).await.unwrap();
-        connection.revision.0 == 2 && connection.source(acme).is_ok()
+        connection.revision.0 == 4 && connection.source(acme).is_ok()
     })
     .await;
 }
