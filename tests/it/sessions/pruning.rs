@@ -64,6 +64,15 @@ async fn changes_are_pruned_by_prefix_and_raise_the_floor() {
 }
 
 #[tokio::test]
+async fn running_gateway_prunes_changes() {
+    let (database, replica) = gateway().await;
+    replica.acme("a").await;
+    assert_eq!(replica.put("a", "x:1", "1").await, 2);
+    age(&database, "1, 2").await;
+    eventually("no change is left", async || left(&database).await == (vec![], 2)).await;
+}
+
+#[tokio::test]
 async fn long_histories_and_large_revisions_are_pruned_completely() {
     let (database, replica) = gateway().await;
     replica.acme("a").await;
