@@ -33,7 +33,7 @@ mod templates;
 mod tenants;
 mod usage;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
@@ -49,11 +49,19 @@ pub(crate) use extract::finish;
 pub use limits::{LimitBounds, ManifestLimits};
 pub use services::Admin;
 
+/// The routes of the operations, and what describes them. Made once in a process, which may have many gateways: that takes
+/// as much as the rest of a start.
+static OPERATIONS: LazyLock<(Router<Arc<Admin>>, utoipa::openapi::OpenApi)> =
+    LazyLock::new(|| operations().split_for_parts());
+/// The document, which is written when it is first read: at a start few callers want it.
+static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::text(&OPERATIONS.1));
+
 /// The administration API: the routes below `/admin/v1`, and their document.
 pub fn router(admin: Arc<Admin>) -> Router {
-    let (routes, document) = operations().split_for_parts();
     let charged = axum::middleware::from_extractor_with_state::<Visit, _>(Arc::clone(&admin));
-    routes
+    OPERATIONS
+        .0
+        .clone()
         .merge(hooks::received())
         .route_layer(axum::middleware::from_fn(audited::name))
         .merge(openapi::served(document).merge(browser::router()).route_layer(charged))
@@ -64,8 +72,8 @@ pub fn router(admin: Arc<Admin>) -> Router {
 }
 
 /// The OpenAPI document of the administration API, as JSON.
-pub fn document() -> String {
-    openapi::text(operations().get_openapi())
+pub fn document() -> &'static str {
+    &DOCUMENT
 }
 
 fn operations() -> OpenApiRouter<Arc<Admin>> {

@@ -1,11 +1,9 @@
 //! The OpenAPI document of the administration API.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::routing::get;
-use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use utoipa::openapi::response::{Response, ResponseBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -156,12 +154,7 @@ pub(super) fn text(document: &utoipa::openapi::OpenApi) -> String {
     document.to_pretty_json().unwrap_or_default() + "\n"
 }
 
-/// Serves the document, which is written when it is first read: at a start few callers want it.
-pub(super) fn served<S: Clone + Send + Sync + 'static>(document: utoipa::openapi::OpenApi) -> Router<S> {
-    let written = Arc::new(LazyLock::new(move || Bytes::from(text(&document))));
-    let serve = move || {
-        let text = Bytes::clone(&written);
-        async move { ([(CONTENT_TYPE, "application/json")], text) }
-    };
-    Router::new().route(DOCUMENT, get(serve))
+/// Serves the document.
+pub(super) fn served<S: Clone + Send + Sync + 'static>(document: fn() -> &'static str) -> Router<S> {
+    Router::new().route(DOCUMENT, get(async move || ([(CONTENT_TYPE, "application/json")], document())))
 }

@@ -93,7 +93,7 @@ pub fn check_body(path: &str, body: Map<String, Value>) -> Result<(), String> {
 }
 
 /// The OpenAPI document of the administration API, as JSON.
-pub fn openapi() -> String {
+pub fn openapi() -> &'static str {
     admin::document()
 }
 

@@ -4,5 +4,5 @@ use super::output::{self, Failure};
 
 /// Prints the document that a gateway of this version serves at `/admin/openapi.json`.
 pub(super) fn run() -> Result<(), Failure> {
-    output::print(&crate::app::openapi())
+    output::print(crate::app::openapi())
 }

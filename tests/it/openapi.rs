@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::app::gateway;
 
 fn document() -> Value {
-    serde_json::from_str(&waggle::app::openapi()).unwrap()
+    serde_json::from_str(waggle::app::openapi()).unwrap()
 }
 
 #[test]

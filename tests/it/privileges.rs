@@ -45,7 +45,7 @@ struct Operation<'d> {
 
 impl Document {
     fn read() -> Self {
-        Self(serde_json::from_str(&waggle::app::openapi()).unwrap())
+        Self(serde_json::from_str(waggle::app::openapi()).unwrap())
     }
 
     /// All operations, by path and method.

@@ -116,7 +116,7 @@ async fn exhausted_administration_key_is_refused_before_the_body() {
 
 #[test]
 fn every_operation_documents_status_429() {
-    let document: Value = serde_json::from_str(&waggle::app::openapi()).unwrap();
+    let document: Value = serde_json::from_str(waggle::app::openapi()).unwrap();
     let operations: Vec<_> =
         document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap()).collect();
     assert!(operations.len() > 20);
