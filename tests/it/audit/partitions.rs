@@ -37,8 +37,18 @@ async fn audit_rows_cannot_be_updated_deleted_or_truncated() {
         let refused = connection.execute(AssertSqlSafe(statement.clone())).await.unwrap_err();
         assert!(refused.to_string().contains("is only ever added to"), "{statement}: {refused}");
     }
-    let ahead = "select count(*) from pg_inherits where inhparent = 'audit_log'::regclass";
-    becomes(&database, ahead, 8).await;
+}
+
+#[tokio::test]
+async fn partitions_are_created_a_week_ahead() {
+    let database = database().await;
+    let drop_all = "do $$ declare partition regclass; begin \
+                    for partition in select inhrelid from pg_inherits where inhparent = 'audit_log'::regclass \
+                    loop execute 'drop table ' || partition; end loop; end $$";
+    database.execute(drop_all).await;
+    let _replica = Builder::new(&database).start().await;
+    let partitions = "select count(*) from pg_inherits where inhparent = 'audit_log'::regclass";
+    becomes(&database, partitions, 8).await;
 }
 
 #[tokio::test]

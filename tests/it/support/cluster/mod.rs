@@ -3,6 +3,9 @@
 //!
 //! The first process that needs the cluster starts a [`keeper`]; later ones find it by its state file, so that a test
 //! costs no `initdb`. The databases of tests are copies of a template, which is migrated once for a set of migrations.
+//!
+//! PostgreSQL takes half of the CPU of all tests. So the template has what every gateway would create at its start, files
+//! are copied instead of pages where the server can, and databases are created and dropped on one connection each.
 
 mod keeper;
 
@@ -17,6 +20,7 @@ use sha2::{Digest, Sha256};
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tokio::process::Command;
+use tokio::sync::oneshot;
 use waggle::store::{Store, StoreOptions};
 
 use keeper::Lease;
@@ -30,7 +34,9 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| {
     preparing.join().unwrap()
 });
 static NEXT: AtomicU32 = AtomicU32::new(0);
-static DROPS: LazyLock<mpsc::Sender<String>> = LazyLock::new(drop_in_turn);
+static CREATIONS: LazyLock<Statements> = LazyLock::new(Statements::new);
+/// One at a time: the databases of all tests of a run together take 7 GB.
+static DROPS: LazyLock<Statements> = LazyLock::new(Statements::new);
 
 thread_local! {
     static CREATED: RefCell<Created> = RefCell::default();
@@ -39,11 +45,19 @@ thread_local! {
 /// The advisory lock for creating the template.
 const TEMPLATE_LOCK: i64 = 0x7761_6767_7465_7374;
 
+/// Creates the partitions of the audit log that a gateway would create at its start. One that starts on a later day
+/// creates the others.
+const PARTITIONS: &str =
+    "select audit_make_partition((now() at time zone 'UTC')::date + n) from generate_series(0, 7) n";
+/// The first version that can copy pages through its log instead of files, which it does unless told otherwise, in three
+/// times the time.
+const COPIES_PAGES: i32 = 150_000;
+
 /// The cluster, as this process uses it.
 struct Cluster {
     options: PgConnectOptions,
-    /// A migrated database.
-    template: String,
+    /// The description of a database that is a copy of the template.
+    copy: String,
     /// The prefix of the names of this process's databases.
     prefix: String,
     _lease: Option<Lease>,
@@ -60,19 +74,44 @@ impl Cluster {
             }
         };
         let template = format!("template_{}", digest_of_migrations());
-        make_template(&options, &template).await;
-        Self { options, template, prefix, _lease: lease }
+        let version = make_template(&options, &template).await;
+        let strategy = if version < COPIES_PAGES { "" } else { "strategy file_copy" };
+        Self { copy: format!("template {template} {strategy}"), options, prefix, _lease: lease }
     }
 
     /// Creates a database for one test; returns its name.
     async fn create(&self, description: &str) -> String {
         let name = format!("{}_{}", self.prefix, NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut connection = self.options.connect().await.unwrap();
-        let statement = format!("create database {name} {description}");
-        connection.execute(AssertSqlSafe(statement)).await.unwrap();
-        connection.close().await.unwrap();
+        let created = CREATIONS.execute(format!("create database {name} {description}"));
+        created.await.unwrap();
         CREATED.with_borrow_mut(|created| created.0.push(name.clone()));
         name
+    }
+}
+
+/// A thread that executes statements in turn on a connection of its own.
+struct Statements(mpsc::Sender<(String, oneshot::Sender<()>)>);
+
+impl Statements {
+    fn new() -> Self {
+        let (sender, statements) = mpsc::channel::<(String, oneshot::Sender<()>)>();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let mut connection = runtime.block_on(CLUSTER.options.connect()).unwrap();
+            while let Ok((statement, executed)) = statements.recv() {
+                runtime.block_on(connection.execute(AssertSqlSafe(statement))).unwrap();
+                let _ = executed.send(());
+            }
+        });
+        Self(sender)
+    }
+
+    /// Executes a statement after those before it.
+    fn execute(&self, statement: String) -> oneshot::Receiver<()> {
+        let (sender, executed) = oneshot::channel();
+        // Without the thread, the receiver fails.
+        let _ = self.0.send((statement, sender));
+        executed
     }
 }
 
@@ -83,29 +122,20 @@ struct Created(Vec<String>);
 impl Drop for Created {
     fn drop(&mut self) {
         for name in self.0.drain(..) {
-            // Without the thread, the keeper drops them.
-            let _ = DROPS.send(name);
+            // If this process ends before, the keeper drops them.
+            drop(DROPS.execute(drop_statement(&name)));
         }
     }
 }
 
-/// Drops databases of finished tests, one at a time: all those of a run together take 7 GB.
-fn drop_in_turn() -> mpsc::Sender<String> {
-    let (sender, names) = mpsc::channel::<String>();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        while let Ok(name) = names.recv() {
-            runtime.block_on(drop_database(&CLUSTER.options, &name));
-        }
-    });
-    sender
-}
-
 async fn drop_database(options: &PgConnectOptions, name: &str) {
     let mut connection = options.connect().await.unwrap();
-    let statement = format!("drop database if exists {name} with (force)");
-    connection.execute(AssertSqlSafe(statement)).await.unwrap();
+    connection.execute(AssertSqlSafe(drop_statement(name))).await.unwrap();
     connection.close().await.unwrap();
+}
+
+fn drop_statement(name: &str) -> String {
+    format!("drop database if exists {name} with (force)")
 }
 
 /// Names a set of migrations.
@@ -121,8 +151,9 @@ fn digest_of_migrations() -> String {
     digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Creates the template if it is missing. It gets its final name when it is complete.
-async fn make_template(options: &PgConnectOptions, name: &str) {
+/// Creates the template if it is missing; returns the server's version. The template gets its final name when it is
+/// complete.
+async fn make_template(options: &PgConnectOptions, name: &str) -> i32 {
     let mut connection = options.connect().await.unwrap();
     sqlx::query("select pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut connection).await.unwrap();
     let exists = sqlx::query("select from pg_database where datname = $1").bind(name);
@@ -134,10 +165,16 @@ async fn make_template(options: &PgConnectOptions, name: &str) {
         let store = Store::new(store_options(options.clone().database(&draft)));
         store.migrate(Duration::from_secs(60)).await.unwrap();
         store.close().await;
+        let mut template = options.clone().database(&draft).connect().await.unwrap();
+        template.execute(PARTITIONS).await.unwrap();
+        template.close().await.unwrap();
         run(format!("alter database {draft} rename to {name}")).await;
         run(format!("alter database {name} with allow_connections false")).await;
     }
+    let version = sqlx::query_scalar("select current_setting('server_version_num')::integer");
+    let version = version.fetch_one(&mut connection).await.unwrap();
     connection.close().await.unwrap();
+    version
 }
 
 async fn cluster() -> &'static Cluster {
@@ -148,7 +185,7 @@ async fn cluster() -> &'static Cluster {
 /// A migrated database for one test.
 pub(crate) async fn database() -> Database {
     let cluster = cluster().await;
-    let name = cluster.create(&format!("template {}", cluster.template)).await;
+    let name = cluster.create(&cluster.copy).await;
     Database { options: cluster.options.clone().database(&name) }
 }
 
