@@ -101,6 +101,9 @@ impl Fixture {
             .set("WAGGLE_SESSIONS__IDLE_SECONDS", 8)
             .set("WAGGLE_TOKENS__REFRESH_SECONDS", 1)
             .clock(clock.clone())
+            // Changes of many agents at once, of 200 subscriptions each, beside other tests.
+            .set("WAGGLE_DATABASE__ACQUIRE_SECONDS", 30)
+            .store(|store| store.acquire = Duration::from_secs(30))
             .start()
             .await;
         replica.tenant("acme").await;
@@ -137,8 +140,8 @@ impl Fixture {
     async fn touch(&self, agent: &str, round: usize) {
         let path = format!("/agents/{agent}/templates?uriTemplate={}", encode("x:{a}"));
         let body = json!({"name": "n", "template": format!("round {round}")});
-        let status = self.replica.admin("PUT", &path, Some(body)).await.status;
-        assert!(status.is_success() || status == 404, "{status}");
+        let answer = self.replica.admin("PUT", &path, Some(body)).await;
+        assert!(answer.status.is_success() || answer.status == 404, "{} {}", answer.status, answer.text());
     }
 
     async fn sent_events(&self) -> u64 {
