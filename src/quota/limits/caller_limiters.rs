@@ -98,7 +98,7 @@ mod tests {
     /// A table with room for one limiter.
     fn table() -> (Subjects, FakeRelativeClock) {
         let clock = FakeRelativeClock::default();
-        (Table::new(1, rate(20), (clock.clone(), clock.now())), clock)
+        (Table::new(1, (clock.clone(), clock.now())), clock)
     }
 
     fn remembered(limiter: &Arc<Limiter>) -> CallerLimiters {

@@ -143,11 +143,11 @@ impl Limits {
 impl<C: Clock + Clone> Limits<C> {
     fn with_clock(options: LimitOptions, clock: C) -> Self {
         let start = clock.now();
-        let holders = Table::new(options.remembered, options.key, (clock.clone(), start));
-        let addresses = Table::new(options.remembered, options.address, (clock.clone(), start));
-        let look_ups = Table::new(options.remembered, options.look_ups, (clock.clone(), start));
-        let calls = Table::new(options.remembered, options.key, (clock.clone(), start));
-        let visits = Table::new(options.remembered, options.address, (clock, start));
+        let holders = Table::new(options.remembered, (clock.clone(), start));
+        let addresses = Table::new(options.remembered, (clock.clone(), start));
+        let look_ups = Table::new(options.remembered, (clock.clone(), start));
+        let calls = Table::new(options.remembered, (clock.clone(), start));
+        let visits = Table::new(options.remembered, (clock, start));
         let uploads = Uploads::new(options.uploads);
         let policies = LimitScope::ALL
             .map(|scope| options.default_rate(scope).map(|rate| (scope, rate, static_policy(scope, rate))));

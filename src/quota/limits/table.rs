@@ -120,7 +120,7 @@ impl Bucket {
 /// The minimum time between two searches for limiters to drop, in milliseconds.
 const LOOK_AGAIN_MS: u64 = 100;
 
-/// The maximum number of rates that have a shared limiter.
+/// The maximum number of rates that have a shared limiter of exactly that rate. Above it they are [`rounded`].
 const MAX_SHARED: usize = 1_024;
 
 /// In nanoseconds.
@@ -281,18 +281,16 @@ pub(super) struct Table<K: Hash + Eq, C: Clock> {
     most: usize,
     /// The limiters of no subject, by rate.
     shared: DashMap<Option<Rate>, Arc<Limiter>, RandomState>,
-    default: Option<Rate>,
     looked: AtomicU64,
     clock: C,
     start: C::Instant,
 }
 
 impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
-    /// At most `most` limiters of subjects, most of which have the rate `default`. Times are counted from the start of the
-    /// clock.
-    pub(super) fn new(most: usize, default: Option<Rate>, (clock, start): (C, C::Instant)) -> Self {
+    /// At most `most` limiters of subjects. Times are counted from the start of the clock.
+    pub(super) fn new(most: usize, (clock, start): (C, C::Instant)) -> Self {
         let (limiters, shared) = (DashMap::default(), DashMap::default());
-        Self { limiters, most, shared, default, looked: AtomicU64::new(0), clock, start }
+        Self { limiters, most, shared, looked: AtomicU64::new(0), clock, start }
     }
 
     /// The limiter of a subject with this rate.
@@ -320,10 +318,10 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         }
     }
 
-    /// The limiter that subjects of a rate share while there is no space; above [`MAX_SHARED`] rates, that of the default.
+    /// The limiter that subjects of a rate share while there is no space.
     fn shared(&self, rate: Option<Rate>) -> Arc<Limiter> {
         let is_known = self.shared.contains_key(&rate) || self.shared.len() < MAX_SHARED;
-        let rate = if is_known { rate } else { self.default };
+        let rate = if is_known { rate } else { rate.map(rounded) };
         let create = || {
             let limiter = Limiter::new(rate);
             limiter.is_retired.store(true, Ordering::Relaxed);
@@ -381,6 +379,13 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         }
         self.limiters.len() < self.most
     }
+}
+
+/// The next lower power of two of units a second, with the next higher one as the burst, which no request that is allowed
+/// exceeds. There are few hundred such rates, however many an owner sets.
+fn rounded(Rate { per_second, burst }: Rate) -> Rate {
+    let refilled = NonZeroU32::new(1 << per_second.ilog2()).unwrap_or(per_second);
+    Rate { per_second: refilled, burst: burst.checked_next_power_of_two().unwrap_or(burst) }
 }
 
 /// Retires a limiter that only its table has and that is unused; returns whether it did. What

@@ -41,7 +41,7 @@ fn an_idle_bucket_is_refilled_up_to_its_burst() {
 fn table(most: usize) -> (Table<u32, FakeRelativeClock>, FakeRelativeClock, Rate) {
     let clock = FakeRelativeClock::default();
     let rate = Rate::new(10, 20).unwrap();
-    (Table::new(most, Some(rate), (clock.clone(), clock.now())), clock, rate)
+    (Table::new(most, (clock.clone(), clock.now())), clock, rate)
 }
 
 fn take(
@@ -122,11 +122,26 @@ fn subjects_without_space_share_a_limiter_of_their_own_rate() {
     assert_eq!(take(&table, 3, narrower, 1), Err(Some(Duration::from_secs(1))));
     assert_eq!(take(&table, 4, rate, 20), Ok(0), "a limiter of another rate");
     assert_eq!(table.of(5, None).take(NonZeroU32::MAX, table.now()), Ok(None));
-    for nth in 1..=2_000 {
-        take(&table, 6, Rate::new(nth, 5_000).unwrap(), 1).ok();
+}
+
+#[test]
+fn rates_beyond_those_with_a_shared_limiter_are_rounded() {
+    let (table, _, rate) = table(1);
+    assert_eq!(take(&table, 1, rate, 1), Ok(19));
+    for nth in (1..).take(MAX_SHARED) {
+        take(&table, 2, Rate::new(nth, 5_000).unwrap(), 1).unwrap();
     }
     assert_eq!(table.shared.len(), MAX_SHARED);
-    assert!(take(&table, 7, Rate::new(2_000, 5_000).unwrap(), 1).is_err(), "that of the default is used");
+    let beyond = Rate::new(3_000, 5_000).unwrap();
+    assert_eq!(take(&table, 3, beyond, 5_000), Ok(8_192 - 5_000), "the burst is rounded up");
+    let similar = Rate::new(2_100, 6_000).unwrap();
+    assert_eq!(take(&table, 4, similar, 3_192), Ok(0), "one limiter for both");
+    let wait = Duration::from_nanos(2_048 * (SECOND / 2_048));
+    assert_eq!(take(&table, 4, similar, 2_048), Err(Some(wait)), "the units a second are rounded down");
+    for nth in 1..=20_000 {
+        take(&table, 5, Rate::new(nth, 1_000_000 - nth).unwrap(), 1).ok();
+    }
+    assert!(table.shared.len() < MAX_SHARED + 50, "{}", table.shared.len());
 }
 
 #[test]
