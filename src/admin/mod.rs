@@ -49,8 +49,8 @@ pub(crate) use extract::finish;
 pub use limits::{LimitBounds, ManifestLimits};
 pub use services::Admin;
 
-/// The routes of the operations, and what describes them. Made once in a process, which may have many gateways: that takes
-/// as much as the rest of a start.
+/// The routes of the operations, and what describes them. Made once in a process, which may start many gateways, as the tests
+/// do: unoptimized, it takes more than the rest of a start.
 static OPERATIONS: LazyLock<(Router<Arc<Admin>>, utoipa::openapi::OpenApi)> =
     LazyLock::new(|| operations().split_for_parts());
 /// The document, which is written when it is first read: at a start few callers want it.

@@ -11,7 +11,7 @@ use crate::store::{Store, StoreError};
 /// The timeout of one step of a purge or of pruning.
 const STEP: Duration = Duration::from_secs(30);
 /// How long after a start both run first: until then requests load what is not in memory.
-const FIRST: Duration = Duration::from_secs(20);
+const START_DELAY: Duration = Duration::from_secs(20);
 /// The interval between runs of both.
 const EVERY: Duration = Duration::from_mins(1);
 /// How long unreferenced rows are kept: far longer than any replica uses stale facts.
@@ -33,7 +33,7 @@ impl StoreMaintenance {
 
     /// Runs until `stop`.
     pub async fn run(&self, stop: CancellationToken) {
-        let mut ticks = tokio::time::interval_at(Instant::now() + FIRST, EVERY);
+        let mut ticks = tokio::time::interval_at(Instant::now() + START_DELAY, EVERY);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
             self.prune_changes(&stop).await;
             self.purge(&stop).await;
