@@ -101,9 +101,6 @@ impl Fixture {
             .set("WAGGLE_SESSIONS__IDLE_SECONDS", 8)
             .set("WAGGLE_TOKENS__REFRESH_SECONDS", 1)
             .clock(clock.clone())
-            // Changes of many agents at once, of 200 subscriptions each, beside other tests.
-            .set("WAGGLE_DATABASE__ACQUIRE_SECONDS", 30)
-            .store(|store| store.acquire = Duration::from_secs(30))
             .start()
             .await;
         replica.tenant("acme").await;
