@@ -14,6 +14,7 @@ mod content;
 pub mod definition;
 mod definitions;
 mod described;
+mod erased_handler;
 mod explain;
 mod extract;
 mod hooks;
@@ -36,8 +37,10 @@ mod usage;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
+use axum::routing::MethodRouter;
+use utoipa::openapi::path::Paths;
+use utoipa_axum::PathItemExt;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::http::problem::AdminFault;
 use crate::model::fault::Fault;
@@ -45,6 +48,7 @@ use crate::model::fault::Fault;
 pub use audit_reads::AuditReader;
 use authentication::Visit;
 pub use described::check_body;
+use erased_handler::{ErasedHandler, routes};
 pub(crate) use extract::finish;
 pub use limits::{LimitBounds, ManifestLimits};
 pub use services::Admin;
