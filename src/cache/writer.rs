@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio_util::task::TaskTracker;
@@ -87,12 +88,17 @@ impl Writer {
         write: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> impl Future<Output = Result<T, Fault>> {
         // Boxed first: a future that is given another one by value has space for it twice, and this one is large.
-        let mut write = Box::pin(write);
-        async move {
-            let traced = async move { traced("write", Kind::Internal, write.as_mut()).await };
-            let done = self.tasks.spawn(span::inherit(traced)).await;
-            done.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
-        }
+        self.spawned(Box::pin(write))
+    }
+
+    /// Not generic over the write: a task is much code, which would be compiled for each of them.
+    async fn spawned<T: Send + 'static>(
+        &self,
+        mut write: BoxFuture<'static, Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let traced = async move { traced("write", Kind::Internal, write.as_mut()).await };
+        let done = self.tasks.spawn(span::inherit(traced)).await;
+        done.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())))
     }
 
     /// Runs `work` as one transaction with the permit of `scope`, the outermost scope that it locks, and publishes what

@@ -167,7 +167,7 @@ pub fn sampled_span(is_trusted: impl FnOnce() -> bool) -> Option<SpanContext> {
 pub async fn traced<T, E>(
     name: &'static str,
     kind: Kind,
-    mut work: Pin<&mut impl Future<Output = Result<T, E>>>,
+    mut work: Pin<&mut (impl Future<Output = Result<T, E>> + ?Sized)>,
 ) -> Result<T, E> {
     let Some(mut open) = OpenChild::begin(name, kind) else { return work.await };
     let done = std::future::poll_fn(|context| {
