@@ -131,23 +131,27 @@ pub struct Store {
     /// Timeout of the response to a single statement.
     response_timeout: Duration,
     key_lookups: Arc<AtomicU64>,
-    session: SessionTimeouts,
+    session: SessionSettings,
 }
 
-/// Timeouts set in each PostgreSQL session, in milliseconds.
+/// Settings of each PostgreSQL session: its timeouts, in milliseconds, and how it plans.
+///
+/// A plan is kept while its tables grow, so it uses their indexes, however few rows they had when it was made. What is left to
+/// scan is small, and not worth compiling the plan.
 #[derive(Debug, Clone)]
-struct SessionTimeouts {
+struct SessionSettings {
     statement: String,
     lock: String,
     idle: String,
 }
 
-impl SessionTimeouts {
+impl SessionSettings {
     async fn set(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         sqlx::query!(
             "select set_config('statement_timeout', $1, false) as statement, \
              set_config('lock_timeout', $2, false) as lock, \
-             set_config('idle_in_transaction_session_timeout', $3, false) as idle",
+             set_config('idle_in_transaction_session_timeout', $3, false) as idle, \
+             set_config('enable_seqscan', 'off', false) as scans, set_config('jit', 'off', false) as jit",
             self.statement,
             self.lock,
             self.idle,
@@ -165,7 +169,7 @@ impl Store {
         // for them.
         let idle = millis(options.lock.max(MIN_IDLE_TIMEOUT));
         let session =
-            SessionTimeouts { statement: millis(options.statement), lock: millis(options.lock), idle };
+            SessionSettings { statement: millis(options.statement), lock: millis(options.lock), idle };
         let pool_session = session.clone();
         let retired = Arc::new(Mutex::new(None::<Instant>));
         let retired_at = Arc::clone(&retired);

@@ -13,23 +13,44 @@ use crate::support::cluster::database;
 use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
-/// Fills each table that has a row or more for each agent with rows whose values differ: constraints on them are dropped.
+/// The tables that have a row or more for each agent.
+const GROWING: [&str; 19] = [
+    "heads",
+    "changes",
+    "agents",
+    "api_keys",
+    "contents",
+    "resources",
+    "resource_contents",
+    "templates",
+    "prompts",
+    "skills",
+    "mounts",
+    "mount_entries",
+    "sessions",
+    "subscriptions",
+    "agent_usage",
+    "quotas",
+    "watched",
+    "watching",
+    "found_contents",
+];
+
+/// Fills each of these with rows whose values differ: constraints on them are dropped.
 const FILL: &str = "
     set session_replication_role = replica;
     do $$
     declare
-        filled regclass;
+        filled name;
         dropped name;
         columns text;
         selected text;
     begin
         for filled in
-            select unnest(array['heads', 'changes', 'agents', 'api_keys', 'contents', 'resources', 'resource_contents',
-                'templates', 'prompts', 'skills', 'mounts', 'mount_entries', 'sessions', 'subscriptions', 'agent_usage',
-                'quotas', 'watched', 'watching', 'found_contents']::regclass[])
+            select unnest(current_setting('plans.growing')::name[])
         loop
-            for dropped in select conname from pg_constraint where conrelid = filled and contype in ('c', 'f') loop
-                execute format('alter table %s drop constraint %I', filled, dropped);
+            for dropped in select conname from pg_constraint where conrelid = filled::regclass and contype in ('c', 'f') loop
+                execute format('alter table %I drop constraint %I', filled, dropped);
             end loop;
             select string_agg(quote_ident(attname), ', '), string_agg(
                 -- Few agents are deleted, few sessions ended, and so on.
@@ -46,12 +67,11 @@ const FILL: &str = "
                 when 'text' then '''x'' || n'
                 else case when attndims > 0 or type = 'jsonb' then '''{}''::' || type else 'n::text::' || type end
             end) as of_type (value)
-            where attrelid = filled and attnum > 0 and not attisdropped and attgenerated = '';
-            execute format('insert into %s (%s) select %s from generate_series(1, 10000) n', filled, columns, selected);
+            where attrelid = filled::regclass and attnum > 0 and not attisdropped and attgenerated = '';
+            execute format('insert into %I (%s) select %s from generate_series(1, 10000) n', filled, columns, selected);
         end loop;
     end $$;
-    analyze;
-    set plan_cache_mode = force_generic_plan";
+    analyze";
 
 /// The most rows that a plan may read of a table without an index, sort or hash.
 const MAX_ROWS: u64 = 2_000;
@@ -91,11 +111,22 @@ fn costly(plan: &Value, found: &mut Vec<String>) {
     children.iter().for_each(|child| costly(child, found));
 }
 
-#[tokio::test]
-async fn statements_planned_without_values_read_few_rows() {
-    let database = database().await;
-    let mut connection = PgConnection::connect_with(&database.options).await.unwrap();
-    connection.execute(FILL).await.unwrap();
+/// The scans of growing tables that use no index.
+fn unindexed(plan: &Value, found: &mut Vec<String>) {
+    let table = plan["Relation Name"].as_str().unwrap_or_default();
+    let growing = GROWING.contains(&table) || table.starts_with("changes_");
+    if growing && plan["Node Type"] == "Seq Scan" {
+        found.push(format!("Seq Scan on {table}"));
+    }
+    let children = plan["Plans"].as_array().map(Vec::as_slice).unwrap_or_default();
+    children.iter().for_each(|child| unindexed(child, found));
+}
+
+/// What `check` finds in the plan of each statement that is planned without values.
+async fn check(
+    connection: &mut PgConnection,
+    check: fn(&Value, &mut Vec<String>),
+) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
     let files = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".sqlx")).unwrap();
     let mut unused = Vec::from(OTHERS);
@@ -110,18 +141,38 @@ async fn statements_planned_without_values_read_few_rows() {
         let parameters = query["describe"]["parameters"]["Left"].as_array().map_or(0, Vec::len);
         let values = vec!["null"; parameters].join(", ");
         let execute = if values.is_empty() { "execute q".to_owned() } else { format!("execute q({values})") };
-        connection.execute(AssertSqlSafe(format!("prepare q as {text}"))).await.expect(text);
+        let prepared = connection.execute(AssertSqlSafe(format!("prepare q as {text}"))).await;
+        prepared.unwrap_or_else(|error| panic!("{error}: {text}"));
         let explained = AssertSqlSafe(format!("explain (format json) {execute}"));
-        let plan: Value = connection.fetch_one(explained).await.expect(text).get(0);
+        let plan: Value = connection.fetch_one(explained).await.unwrap().get(0);
         let mut costs = Vec::new();
-        costly(&plan[0]["Plan"], &mut costs);
+        check(&plan[0]["Plan"], &mut costs);
         if !costs.is_empty() {
             found.insert(words, costs);
         }
         connection.execute("deallocate q").await.unwrap();
     }
-    assert_eq!(found, BTreeMap::new());
     assert_eq!(unused, [""; 0], "no statement has these words any more");
+    found
+}
+
+#[tokio::test]
+async fn statements_planned_without_values_read_few_rows() {
+    let database = database().await;
+    let mut connection = PgConnection::connect_with(&database.options).await.unwrap();
+    let growing = format!("set plans.growing = '{{{}}}'", GROWING.join(","));
+    connection.execute(AssertSqlSafe(growing)).await.unwrap();
+    connection.execute(FILL).await.unwrap();
+    connection.execute("set plan_cache_mode = force_generic_plan").await.unwrap();
+    assert_eq!(check(&mut connection, costly).await, BTreeMap::new());
+}
+
+#[tokio::test]
+async fn statements_planned_before_tables_grow_use_their_indexes() {
+    let database = database().await;
+    let mut connection = PgConnection::connect_with(&database.options).await.unwrap();
+    connection.execute("set plan_cache_mode = force_generic_plan; set enable_seqscan = off").await.unwrap();
+    assert_eq!(check(&mut connection, unindexed).await, BTreeMap::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,6 +188,12 @@ async fn pooled_connections_plan_once_except_batches() {
     })
     .await;
     assert!(at(&statements, "set plan_cache_mode = force_generic_plan").is_some(), "{statements:#?}");
-    let begun = at(&statements, "begin; set local plan_cache_mode = force_custom_plan");
+    for setting in ["set_config('enable_seqscan', 'off', false)", "set_config('jit', 'off', false)"] {
+        assert!(at(&statements, setting).is_some(), "{statements:#?}");
+    }
+    let begun = at(
+        &statements,
+        "begin; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = on",
+    );
     assert!(begun.is_some() && begun < at(&statements, "select hash from api_keys"), "{statements:#?}");
 }
