@@ -18,7 +18,7 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 use uuid::Uuid;
 
 use super::undelayed::{Relay, undelayed};
-use super::{Store, StoreError};
+use super::{SessionSettings, Store, StoreError, millis};
 use crate::model::audit::chain::{Batch, Chain, Digest};
 use crate::model::audit::signature::Signer;
 
@@ -195,15 +195,9 @@ async fn connect(options: &PgConnectOptions, deadline: Duration) -> Result<Conne
     };
     let (mut connection, relay) =
         tokio::time::timeout(CONNECT, connected).await.map_err(|_| StoreError::Timeout)??;
-    let millis = deadline.as_millis().to_string();
-    sqlx::query!(
-        "select set_config('statement_timeout', $1, false) as statement, \
-         set_config('lock_timeout', $1, false) as lock, \
-         set_config('idle_in_transaction_session_timeout', $1, false) as idle",
-        millis,
-    )
-    .fetch_one(&mut connection)
-    .await?;
+    let timeout = millis(deadline);
+    let settings = SessionSettings { statement: timeout.clone(), lock: timeout.clone(), idle: timeout };
+    settings.set(&mut connection).await?;
     Ok(Connected { connection, relay })
 }
 

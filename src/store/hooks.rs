@@ -55,7 +55,7 @@ impl Store {
                 sqlx::query!(
                     "select h.uid, h.tenant, h.agent, h.uris, h.mount, h.key_id, h.sealed, h.created_at, a.slug from hooks h \
                      join agents a on a.tenant = h.tenant and a.uid = h.agent \
-                     where h.uid = $1 and a.deleted_at is null",
+                     where h.uid = $1 and coalesce(a.deleted_at, 'infinity') = 'infinity'",
                     uid.0
                 )
                 .fetch_optional(connection)

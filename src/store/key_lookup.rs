@@ -59,7 +59,7 @@ impl Store {
                      left join agents a on a.slug = $2 and a.deleted_at is null
                      left join tenants ta on ta.uid = a.tenant
                      left join heads theirs on theirs.scope = a.tenant
-                     where k.hash = $1 and k.revoked_at is null"#,
+                     where k.hash = $1 and coalesce(k.revoked_at, 'infinity') = 'infinity'"#,
                     &hash.0[..],
                     slug,
                     Scope::GATEWAY.0,

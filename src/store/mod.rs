@@ -134,7 +134,7 @@ pub struct Store {
     session: SessionSettings,
 }
 
-/// Settings of each PostgreSQL session: its timeouts, in milliseconds, and how it plans.
+/// Settings of the PostgreSQL sessions that serve requests and write the audit log: timeouts, in milliseconds, and how they plan.
 ///
 /// A plan is kept while its tables grow, so it uses their indexes, however few rows they had when it was made. What is left to
 /// scan is small, and not worth compiling the plan.

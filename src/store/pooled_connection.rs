@@ -15,8 +15,17 @@ use crate::telemetry::trace::{self, Kind, SQL};
 
 /// Begins a transaction of statements that are planned for their values each time. All others of the pool have one plan for
 /// each connection, which knows no values: neither how many rows a limit admits, nor how few are newer than a bound.
-pub(super) const BEGIN_PLANNED: &str =
-    "begin; set local plan_cache_mode = force_custom_plan; set local enable_seqscan = on";
+macro_rules! begin_planned {
+    ($begin:literal) => {
+        concat!(
+            $begin,
+            "; set local plan_cache_mode = force_custom_plan; set local enable_seqscan to default"
+        )
+    };
+}
+
+pub(super) const BEGIN_PLANNED: &str = begin_planned!("begin");
+pub(super) const BEGIN_PLANNED_READ_ONLY: &str = begin_planned!("begin read only");
 
 /// A connection in use. Dropping it closes it, since its state is not known.
 #[derive(Debug)]

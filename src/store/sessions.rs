@@ -66,7 +66,7 @@ impl Write {
                 exists (select from subscriptions u where u.session = s.uid and u.uri = $2) as "present!",
                 (select count(*) from subscriptions u where u.session = s.uid) as "count!"
             from sessions s join heads h on h.scope = s.agent
-            where s.uid = $1 and s.ended_at is null"#,
+            where s.uid = $1 and coalesce(s.ended_at, 'infinity') = 'infinity'"#,
             session.0,
             uri.as_str(),
         )
@@ -150,7 +150,7 @@ impl Write {
         now: OffsetDateTime,
     ) -> Result<bool, StoreError> {
         let done = sqlx::query!(
-            "update sessions set ended_at = $2 where uid = $1 and ended_at is null",
+            "update sessions set ended_at = $2 where uid = $1 and coalesce(ended_at, 'infinity') = 'infinity'",
             session.0,
             now
         )
@@ -185,7 +185,7 @@ async fn read(connection: &mut PgConnection, session: SessionUid) -> Result<Opti
             s.level, s.epoch, s.since_revision, s.labels_digest, s.used_at,
             array(select uri from subscriptions where session = $1 order by uri) as "uris!",
             array(select since_revision from subscriptions where session = $1 order by uri) as "sinces!"
-        from sessions s join heads h on h.scope = s.uid where s.uid = $1 and s.ended_at is null"#,
+        from sessions s join heads h on h.scope = s.uid where s.uid = $1 and coalesce(s.ended_at, 'infinity') = 'infinity'"#,
         session.0,
     )
     .fetch_optional(connection)

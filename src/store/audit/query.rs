@@ -11,7 +11,7 @@ use crate::model::audit::chain::Digest;
 use crate::model::audit::checkpoint::{API_VERSION, ChainHead, Checkpoint, LedgerHead};
 use crate::model::audit::encoding;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow, timestamp};
-use crate::store::pooled_connection::BEGIN_PLANNED;
+use crate::store::pooled_connection::BEGIN_PLANNED_READ_ONLY;
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -23,7 +23,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<AuditRow>, StoreError> {
         // Planned for the given filters, since only with these an index can be used.
-        let mut tx = self.transaction(BEGIN_PLANNED).await?;
+        let mut tx = self.transaction(BEGIN_PLANNED_READ_ONLY).await?;
         let mut window = Window::newest(tx.connection(), filter, after).await?;
         let mut rows = select(tx.connection(), filter, after, window, limit).await?;
         let mut missing = limit - len(&rows);

@@ -50,7 +50,7 @@ impl Store {
                      streamed_at = case when used.streams then used.at else streamed_at end \
                  from (select * from unnest($1::uuid[], $2::timestamptz[], $3::bool[]) as used (uid, at, streams) \
                      order by uid) as used \
-                 where sessions.uid = used.uid and ended_at is null and used_at < used.at",
+                 where sessions.uid = used.uid and coalesce(ended_at, 'infinity') = 'infinity' and used_at < used.at",
                 &sessions,
                 &times,
                 &streams,
@@ -164,7 +164,7 @@ impl Write {
         }
         let ended = sqlx::query_scalar!(
             "update sessions set ended_at = $3 \
-             where uid = any($1) and ended_at is null and used_at <= coalesce($2, used_at) returning uid",
+             where uid = any($1) and coalesce(ended_at, 'infinity') = 'infinity' and used_at <= coalesce($2, used_at) returning uid",
             &uids,
             before,
             now,
