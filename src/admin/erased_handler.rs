@@ -38,11 +38,14 @@ impl Handler<(), Arc<Admin>> for ErasedHandler {
 /// The routes of operations of one path and what describes them, as [`utoipa_axum::routes!`] makes them, of [`ErasedHandler`]s.
 macro_rules! routes {
     ($($handler:path),+ $(,)?) => {{
-        let (mut schemas, mut paths, mut methods) = (Vec::new(), Paths::new(), MethodRouter::new());
+        use utoipa_axum::PathItemExt;
+        let (mut schemas, mut paths) = (Vec::new(), utoipa::openapi::path::Paths::new());
+        let mut methods = axum::routing::MethodRouter::new();
         $(
             let (path, operation, types) = utoipa_axum::routes!(@resolve_types $handler : schemas);
             for method in &types {
-                methods = methods.on(method.to_method_filter(), ErasedHandler::new($handler));
+                let handler = $crate::admin::erased_handler::ErasedHandler::new($handler);
+                methods = methods.on(method.to_method_filter(), handler);
             }
             paths.add_path_operation(&path, types, operation);
         )+

@@ -37,9 +37,6 @@ mod usage;
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
-use axum::routing::MethodRouter;
-use utoipa::openapi::path::Paths;
-use utoipa_axum::PathItemExt;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::http::problem::AdminFault;
@@ -48,7 +45,7 @@ use crate::model::fault::Fault;
 pub use audit_reads::AuditReader;
 use authentication::Visit;
 pub use described::check_body;
-use erased_handler::{ErasedHandler, routes};
+use erased_handler::routes;
 pub(crate) use extract::finish;
 pub use limits::{LimitBounds, ManifestLimits};
 pub use services::Admin;

@@ -128,8 +128,7 @@ fn unindexed(plan: &Value, found: &mut Vec<String>) {
     let is_whole = match node {
         "Seq Scan" => growing,
         "Index Scan" | "Index Only Scan" => growing && plan["Index Cond"].is_null(),
-        // Its parent names the table, which may be another one.
-        "Bitmap Heap Scan" => growing && plan["Recheck Cond"].is_null(),
+        "Bitmap Heap Scan" => growing && has_whole_bitmap(plan),
         _ => false,
     };
     if is_whole {
@@ -137,6 +136,13 @@ fn unindexed(plan: &Value, found: &mut Vec<String>) {
     }
     let children = plan["Plans"].as_array().map(Vec::as_slice).unwrap_or_default();
     children.iter().for_each(|child| unindexed(child, found));
+}
+
+/// Whether a bitmap is made of a whole index.
+fn has_whole_bitmap(plan: &Value) -> bool {
+    let children = plan["Plans"].as_array().map(Vec::as_slice).unwrap_or_default();
+    (plan["Node Type"] == "Bitmap Index Scan" && plan["Index Cond"].is_null())
+        || children.iter().any(has_whole_bitmap)
 }
 
 async fn fill(connection: &mut PgConnection, rows: u32) {
