@@ -50,6 +50,7 @@ impl TryFrom<Row> for Hook {
 impl Store {
     /// Reads a hook of an agent that is not deleted, with the slug of the agent.
     pub async fn hook(&self, uid: HookId) -> Result<Option<(Hook, String)>, StoreError> {
+        // Not `is null`, for which a partial index would be read from end to end (ADR 0022).
         let row = self
             .read(async |connection| {
                 sqlx::query!(

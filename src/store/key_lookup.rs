@@ -1,5 +1,6 @@
 //! The lookup of a key that is not in memory. One statement reads the key, the agent named by the request's
-//! slug, the access settings of that agent, and the heads of the scopes concerned.
+//! slug, the access settings of that agent, and the heads of the scopes concerned. It compares `coalesce(revoked_at, …)`, not
+//! `revoked_at is null`: without statistics the partial index of the keys that are not revoked would be read from end to end (ADR 0022).
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,7 @@
 //! Sessions and their subscriptions.
+//!
+//! Statements that find a session by its id compare `coalesce(ended_at, …)`, not `ended_at is null`: without statistics the partial
+//! index of the sessions that have not ended would be read from end to end (ADR 0022).
 
 mod maintenance;
 mod open;

@@ -164,7 +164,8 @@ impl Write {
         }
         let ended = sqlx::query_scalar!(
             "update sessions set ended_at = $3 \
-             where uid = any($1) and coalesce(ended_at, 'infinity') = 'infinity' and used_at <= coalesce($2, used_at) returning uid",
+             where uid = any($1) and coalesce(ended_at, 'infinity') = 'infinity' and used_at <= coalesce($2, used_at) \
+             returning uid",
             &uids,
             before,
             now,
