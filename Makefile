@@ -1,7 +1,7 @@
 # Development tasks.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-read-path verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites verify-mounts dashboards verify-compose verify-package
+.PHONY: help demo test soak check corpus docs fmt sqlx openapi bench bench-check bench-growth verify-faults verify-first-use verify-labels verify-memory verify-metrics verify-properties verify-read-path verify-replicas verify-rolling-restart verify-search verify-sources verify-traces verify-watching verify-audit-log verify-upgrade verify-kubernetes kubernetes deb dist prerequisites verify-mounts dashboards verify-compose verify-package
 
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -19,6 +19,8 @@ demo: prerequisites ## Run the gateway with a demo agent, its own database in ./
 	cargo build --locked --workspace --bin waggle --examples
 	@scripts/run-demo
 
+# The cases of property tests are the same in each run, so that a change fails for what it does; verify-properties finds new ones.
+test: export PROPTEST_RNG_SEED ?= 1
 test: prerequisites ## Run all tests, on a PostgreSQL cluster of their own unless DATABASE_URL is set
 	@scripts/install-node
 	cargo test --workspace --locked
@@ -82,6 +84,10 @@ verify-labels: prerequisites ## Compare 100,000 answers of an agent with hidden 
 verify-memory: prerequisites ## Hold the resident memory to cache.bytes under a larger working set; print hit rates
 	cargo build --release --locked --workspace --bins
 	cargo run --release --locked --package waggle-bench -- caches $(ARGS)
+
+# PROPTEST_CASES is their number. A failure prints the smallest case, which then becomes a test or a narrower property.
+verify-properties: prerequisites ## Try 30,000 random cases, new in each run, of every property test
+	PROPTEST_CASES=$${PROPTEST_CASES:-30000} cargo test --workspace --locked --lib --test properties
 
 # Needs Python, and nginx and Prometheus or a Debian that has their packages (VERIFY_METRICS_SECONDS=20).
 verify-metrics: prerequisites ## Scrape two replicas behind nginx under load; check all metrics, rules and dashboards

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use iri_string::spec::UriSpec;
 use iri_string::template::UriTemplateStr;
 use iri_string::template::simple_context::SimpleContext;
+use iri_string::types::UriStr;
 use percent_encoding::percent_encode_byte;
 use proptest::collection::vec;
 use proptest::option;
@@ -57,11 +58,18 @@ fn values() -> impl Strategy<Value = Values> {
     vec(option::weighted(0.9, value()), NAMES.len())
 }
 
+fn value_of<'v>(values: &'v Values, name: &str) -> Option<&'v str> {
+    NAMES.iter().position(|known| *known == name).and_then(|at| values[at].as_deref())
+}
+
+/// The values that the template uses.
+fn given(template: &UriTemplate, values: &Values) -> Vec<(String, String)> {
+    let value = |name: &str| Some((name.to_owned(), value_of(values, name)?.to_owned()));
+    template.variables().filter_map(value).collect()
+}
+
 fn expand(template: &UriTemplate, values: &Values) -> Option<(String, Vec<(String, String)>)> {
-    let value =
-        |name: &str| NAMES.iter().position(|known| *known == name).and_then(|at| values[at].as_deref());
-    let given = template.variables().filter_map(|name| Some((name.to_owned(), value(name)?.to_owned())));
-    Some((template.expand(value).ok()?, given.collect()))
+    Some((template.expand(|name| value_of(values, name)).ok()?, given(template, values)))
 }
 
 fn matched(template: &UriTemplate, uri: &str) -> Option<Vec<(String, String)>> {
@@ -153,8 +161,14 @@ proptest! {
         template in template(),
         values in vec("[a-z0-9 !:@]{1,5}".prop_map(Some), NAMES.len()),
     ) {
-        let (uri, given) = expand(&template, &values).expect("plain values expand");
-        prop_assert_eq!(&uri, &expand_by_rfc(&template, &given));
+        let given = given(&template, &values);
+        let by_rfc = expand_by_rfc(&template, &given);
+        let Some((uri, _)) = expand(&template, &values) else {
+            // Such as `x:/{/b}:{j}`, where `b` would be the host and `j` the port.
+            prop_assert!(UriStr::new(&by_rfc).is_err(), "{} {}", template, by_rfc);
+            return Ok(());
+        };
+        prop_assert_eq!(&uri, &by_rfc);
         prop_assert_eq!(&uri, &expand_with_iri_string(&template, &given));
     }
 
