@@ -24,7 +24,8 @@ pub(super) fn documents(bytes: &[u8]) -> Result<Vec<String>, String> {
         let owned = documents.map(|document| document.map(|json| json.get().to_owned()));
         return owned.collect::<Result<_, _>>().map_err(|error| error.to_string());
     }
-    let documents = serde_saphyr::from_multiple::<Value>(text).map_err(|error| error.to_string())?;
+    let documents = serde_saphyr::from_multiple_with_options::<Value>(text, yaml_1_2());
+    let documents = documents.map_err(|error| error.to_string())?;
     Ok(documents.iter().map(Value::to_string).collect())
 }
 
@@ -35,6 +36,25 @@ pub(super) fn as_json(bytes: &[u8]) -> Result<String, String> {
         let checked = serde_json::from_str::<&RawValue>(text).map_err(|error| error.to_string());
         return checked.map(|_| text.to_owned());
     }
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+    let value: Value =
+        serde_saphyr::from_str_with_options(text, yaml_1_2()).map_err(|error| error.to_string())?;
     Ok(value.to_string())
+}
+
+/// Booleans as in YAML 1.2: `true` and `false`. Names such as `no` and `y` are texts.
+fn yaml_1_2() -> serde_saphyr::Options {
+    serde_saphyr::options! { strict_booleans: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{as_json, documents};
+
+    #[test]
+    fn words_that_were_booleans_in_older_yaml_are_texts() {
+        let yaml = "n: no\ny: [yes, on, off, N, true, False]\n";
+        let json = r#"{"n":"no","y":["yes","on","off","N",true,false]}"#;
+        assert_eq!(as_json(yaml.as_bytes()), Ok(json.to_owned()));
+        assert_eq!(documents(format!("{yaml}---\n{yaml}").as_bytes()), Ok(vec![json.to_owned(); 2]));
+    }
 }

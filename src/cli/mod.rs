@@ -151,6 +151,11 @@ enum Command {
 }
 
 impl Command {
+    /// Whether it calls a gateway, or some of its subcommands do.
+    fn may_call_a_gateway(&self) -> bool {
+        self.is_a_client() || matches!(self, Self::Audit(_))
+    }
+
     /// Whether it only calls a gateway, which other flags start.
     fn is_a_client(&self) -> bool {
         match self {
@@ -276,6 +281,11 @@ pub fn run(environment: &Environment) -> ExitCode {
     if let Some(flag) = command.is_a_client().then(|| globals.of_the_gateway()).flatten() {
         let misplaced =
             "is a flag of the gateway itself; name the gateway to call with WAGGLE_URL or --context";
+        return output::exit_code(Err(Failure::Usage(format!("{flag} {misplaced}"))));
+    }
+    let of_clients = [("--context", context.is_some()), ("--cacert", cacert.is_some())];
+    if let Some((flag, _)) = of_clients.iter().find(|(_, given)| *given && !command.may_call_a_gateway()) {
+        let misplaced = "is a flag of commands that call a gateway, which this one does not";
         return output::exit_code(Err(Failure::Usage(format!("{flag} {misplaced}"))));
     }
     let sources = Sources { environment, flags: globals.into(), context, cacert };

@@ -121,6 +121,15 @@ async fn flags_of_the_gateway_are_refused_by_commands_that_call_one() {
 }
 
 #[tokio::test]
+async fn flags_of_clients_are_refused_by_commands_that_call_no_gateway() {
+    let contexts = Contexts::new();
+    for (command, flag) in [("serve", "--context"), ("serve", "--cacert"), ("migrate", "--context")] {
+        let refused = format!("{flag} is a flag of commands that call a gateway, which this one does not\n");
+        assert_eq!(contexts.run(&format!("{command} {flag} x"), &[], "").await, output(2, "", &refused));
+    }
+}
+
+#[tokio::test]
 async fn help_shows_the_flags_that_mean_something() {
     for (command, own, other) in [
         ("tenant list", "--cacert", "--data-dir"),
