@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::stream::try_unfold;
 use http::HeaderMap;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 use serde::Deserialize;
 use time::OffsetDateTime;
 use utoipa::IntoParams;
@@ -83,11 +83,12 @@ pub(super) async fn read(
 ) -> Answer<Response> {
     let filter = filter(&app, &authority, &query).await?;
     let sees_hidden = authority.audit()?.sees_hidden();
-    if let Some(form) = Form::of(headers.get(ACCEPT)) {
+    if let Some(form) = Form::of(&headers) {
         if query.limit.is_some() || query.cursor.is_some() {
             return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
         }
-        let body = Body::from_stream(stream(Arc::clone(&app.audit.log), filter, (form, sees_hidden)));
+        let rows = stream(Arc::clone(&app.audit.log), filter, (form, sees_hidden)).await?;
+        let body = Body::from_stream(rows);
         return Ok(([(CONTENT_TYPE, form.mime_type())], body).into_response());
     }
     let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
@@ -173,21 +174,38 @@ fn shown(row: AuditRow, sees_hidden: bool) -> AuditRow {
     if sees_hidden { row } else { row.without_hidden() }
 }
 
-/// All rows, in chunks, as fast as the client reads them.
-fn stream(
+/// The next chunk of a stream.
+enum Chunk {
+    /// These rows, with the header of the format.
+    First(Vec<AuditRow>),
+    /// Rows after this position, which are read when the client has taken those before.
+    After(AuditPosition),
+    /// None: all rows are sent.
+    End,
+}
+
+/// All rows, in chunks, as fast as the client reads them. The first chunk is read before the answer begins, so that a database
+/// that is away is an error and no broken answer.
+async fn stream(
     audit: Arc<AuditRecorder>,
     filter: AuditFilter,
     (form, sees_hidden): (Form, bool),
-) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
-    let first = Some((None, form.head()));
-    try_unfold((audit, filter, first), move |(audit, filter, next)| async move {
-        let Some((after, mut out)) = next else { return Ok(None) };
-        let rows = audit.rows(&filter, after, PIECE).await.map_err(std::io::Error::other)?;
+) -> Result<impl Stream<Item = Result<Bytes, std::io::Error>>, Fault> {
+    let first = Chunk::First(audit.rows(&filter, None, PIECE).await.map_err(Fault::from)?);
+    Ok(try_unfold((audit, filter, first), move |(audit, filter, chunk)| async move {
+        let (rows, mut out) = match chunk {
+            Chunk::First(rows) => (rows, form.head()),
+            Chunk::After(last) => {
+                let rows = audit.rows(&filter, Some(last), PIECE).await;
+                (rows.map_err(std::io::Error::other)?, Vec::new())
+            }
+            Chunk::End => return Ok(None),
+        };
         let more = i64::try_from(rows.len()).is_ok_and(|count| count == PIECE);
-        let next = rows.last().filter(|_| more).map(|last| (Some(last.position()), Vec::new()));
+        let next = rows.last().filter(|_| more).map_or(Chunk::End, |last| Chunk::After(last.position()));
         for row in rows {
             form.write(&mut out, &shown(row, sees_hidden));
         }
         Ok(Some((Bytes::from(out), (audit, filter, next))))
-    })
+    }))
 }

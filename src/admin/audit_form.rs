@@ -1,8 +1,9 @@
 //! The formats of the audit log as a stream: NDJSON or CSV.
 
-use http::HeaderValue;
+use http::HeaderMap;
 use serde_json::Value;
 
+use crate::http::media_type;
 use crate::model::audit::row::AuditRow;
 
 /// A format.
@@ -49,15 +50,23 @@ const COLUMNS: [&str; 30] = [
 ];
 
 impl Form {
-    /// The requested format; `None` for a page.
-    pub(super) fn of(accept: Option<&HeaderValue>) -> Option<Self> {
-        let accept = accept?.to_str().ok()?;
-        let mut wanted = accept.split(',').filter_map(|range| range.parse::<mime::Mime>().ok());
-        wanted.find_map(|mime| match mime.essence_str() {
-            "application/x-ndjson" => Some(Self::Lines),
-            "text/csv" => Some(Self::Csv),
-            _ => None,
-        })
+    /// The format that `Accept` names and prefers, the first of several with the same weight; `None` for a page.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let (mut preferred, mut most) = (None, 0.0);
+        for range in media_type::ranges(headers) {
+            let form = match media_type::essence(range).to_ascii_lowercase().as_str() {
+                "application/x-ndjson" => Some(Self::Lines),
+                "text/csv" => Some(Self::Csv),
+                "application/json" => None,
+                _ => continue,
+            };
+            let weight = media_type::weight(range);
+            // A page is what a client takes that prefers nothing else.
+            if weight > most || (weight >= most && preferred.is_none() && weight > 0.0) {
+                (preferred, most) = (form, weight);
+            }
+        }
+        preferred
     }
 
     pub(super) fn mime_type(self) -> &'static str {
@@ -112,7 +121,8 @@ fn cell(out: &mut Vec<u8>, value: &Value) {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::header::ACCEPT;
+    use http::{HeaderMap, HeaderValue};
     use serde_json::json;
 
     use super::{Form, cell};
@@ -130,10 +140,29 @@ mod tests {
 
     #[test]
     fn a_stream_is_sent_on_request() {
-        let form = |accept: &'static str| Form::of(Some(&HeaderValue::from_static(accept)));
-        assert_eq!(form("application/x-ndjson"), Some(Form::Lines));
-        assert_eq!(form("text/csv;q=0.9, application/json"), Some(Form::Csv));
-        assert_eq!(form("application/json"), None);
-        assert_eq!(form("*/*"), None);
+        let form = |lines: &[&'static str]| {
+            let line = |line: &&'static str| (ACCEPT, HeaderValue::from_static(line));
+            let mut headers = HeaderMap::new();
+            headers.extend(lines.iter().map(line));
+            Form::of(&headers)
+        };
+        assert_eq!(form(&[]), None);
+        for (accept, expected) in [
+            ("application/x-ndjson", Some(Form::Lines)),
+            ("Text/CSV; header=present", Some(Form::Csv)),
+            ("application/json, text/csv", Some(Form::Csv)),
+            ("text/csv, application/json", Some(Form::Csv)),
+            ("text/csv, application/x-ndjson", Some(Form::Csv)),
+            ("text/csv;q=0.5, application/x-ndjson;q=0.9", Some(Form::Lines)),
+            ("text/csv;q=0.9, application/json", None),
+            ("application/json, application/x-ndjson;q=0.1", None),
+            ("text/csv;q=0", None),
+            ("application/json;q=0, text/csv;q=0", None),
+            ("application/json", None),
+            ("*/*", None),
+        ] {
+            assert_eq!(form(&[accept]), expected, "{accept}");
+        }
+        assert_eq!(form(&["application/json", "application/x-ndjson"]), Some(Form::Lines));
     }
 }

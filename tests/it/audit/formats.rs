@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::calls::reaches;
 use crate::support::app::gateway;
+use crate::support::audit_site::AuditSite;
+use crate::support::faults::Fault;
 
 #[tokio::test]
 async fn audit_rows_are_returned_as_ndjson_and_csv_newest_first() {
@@ -37,4 +39,20 @@ async fn audit_rows_are_returned_as_ndjson_and_csv_newest_first() {
     assert_eq!(hashes[..5], expected);
     assert_eq!(hashes.len(), 6, "and nothing behind the last line");
     assert_eq!(get("text/csv", "?limit=3").await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn audit_log_is_unavailable_in_every_format_while_the_database_is_away() {
+    let (audit_site, gateway) = AuditSite::new(&[]).await;
+    let bearer = format!("Bearer {}", audit_site.site.operator());
+    audit_site.proxy.fail(Fault::Refused);
+    for accept in ["application/json", "application/x-ndjson", "text/csv"] {
+        let headers = [("authorization", bearer.as_str()), ("accept", accept)];
+        let answer = audit_site.site.http.send("GET", "/admin/v1/audit", &headers, "").await;
+        let code = answer.json()["code"].clone();
+        assert_eq!((answer.status.as_u16(), code), (503, "storage_unavailable".into()), "{accept}");
+        assert_eq!(answer.header("retry-after"), Some("1"), "{accept}");
+    }
+    audit_site.proxy.fail(Fault::None);
+    assert!(gateway.stop().await.success());
 }
