@@ -26,7 +26,7 @@ impl FromRequestParts<Arc<Admin>> for Authority {
             admin.authenticator.charge_failure(call.client)?;
         }
         let authority = Authority::new(holder?, call);
-        call.intake.begin_work(authority.grant(), admin.cost(&parts.method))?;
+        call.intake.begin_work(&admin.authenticator, authority.grant(), admin.cost(&parts.method))?;
         Ok(authority)
     }
 }

@@ -146,7 +146,7 @@ pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault
     media_type::check_encoding(request.headers())?;
     let (parts, mut body) = request.into_parts();
     let call = SharedContext::of(&parts.extensions)?;
-    let read = call.intake.read(&mut body, limit).await?;
+    let read = call.intake.read(&parts.headers, &mut body, limit).await?;
     call.with(|context| context.event.bytes_in = read.len() as u64);
     Ok(read)
 }

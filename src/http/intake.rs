@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::body;
 use super::context::RequestContext;
+use super::credential::Authenticator;
 use crate::identity::grant::Grant;
 use crate::model::audit::event::Event;
 use crate::model::audit::write::AuditedCall;
@@ -31,6 +32,8 @@ pub struct Intake {
 
 #[derive(Debug, Default)]
 struct Held {
+    /// Verified the credential; `None` if the request needs none.
+    authenticator: Option<Authenticator>,
     grant: Option<Arc<Grant>>,
     work: Option<OwnedSemaphorePermit>,
     body: Option<Reservation>,
@@ -49,7 +52,12 @@ impl Intake {
     ///
     /// # Errors
     /// [`Fault::Unavailable`], [`Fault::RateLimited`].
-    pub fn begin_work(&self, grant: Option<&Arc<Grant>>, cost: u32) -> Result<(), Fault> {
+    pub fn begin_work(
+        &self,
+        authenticator: &Authenticator,
+        grant: Option<&Arc<Grant>>,
+        cost: u32,
+    ) -> Result<(), Fault> {
         if self.held.lock().work.is_some() {
             // The credential was verified earlier, to decide about the request's host.
             return Ok(());
@@ -62,6 +70,7 @@ impl Intake {
             held.call = Some(call);
             held.status = status;
         }
+        self.held.lock().authenticator = Some(authenticator.clone());
         self.acquire_work_permit()
     }
 
@@ -90,11 +99,11 @@ impl Intake {
     }
 
     /// Reads the request's body, of at most `limit` bytes, without a work permit. The reservation lasts until the request
-    /// is answered.
+    /// is answered. The credential is verified again if it had to wait for the body.
     ///
     /// # Errors
-    /// Those of [`body::read`]; [`Fault::Unavailable`].
-    pub async fn read<B>(&self, body: &mut B, limit: usize) -> Result<Bytes, Fault>
+    /// Those of [`body::read`] and of the credential; [`Fault::Unavailable`].
+    pub async fn read<B>(&self, headers: &HeaderMap, body: &mut B, limit: usize) -> Result<Bytes, Fault>
     where
         B: HttpBody<Data = Bytes> + Unpin,
     {
@@ -104,10 +113,26 @@ impl Intake {
         let mut received = body::read(body, limit, self.limits.pace(), reserve).await?;
         if let Some(reserved) = &mut received.reserved {
             reserved.shrink_to(received.bytes.len());
+            self.verify_again(headers).await?;
         }
         self.held.lock().body = received.reserved;
         self.acquire_work_permit()?;
         Ok(received.bytes)
+    }
+
+    /// Fails if the credential was revoked or expired since it was verified. What it may do here does not change.
+    async fn verify_again(&self, headers: &HeaderMap) -> Result<(), Fault> {
+        let (authenticator, grant) = {
+            let held = self.held.lock();
+            (held.authenticator.clone(), held.grant.clone())
+        };
+        let Some(authenticator) = authenticator else { return Ok(()) };
+        // An operator key may be out of force by now.
+        authenticator.read(headers)?;
+        match grant {
+            Some(grant) => authenticator.identity().current_grant(&grant).await.map(drop),
+            None => Ok(()),
+        }
     }
 }
 

@@ -18,9 +18,10 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::quota::limits::Limits;
 
-/// How many bytes are read for the id of a refused request, and for how long.
-const REFUSED_BODY: usize = 64 * 1024;
-const REFUSED_TIME: Duration = Duration::from_secs(1);
+/// How many bytes are read for the id of a refused request.
+pub const REFUSED_BODY: usize = 64 * 1024;
+/// For how long they are read.
+pub const REFUSED_TIME: Duration = Duration::from_secs(1);
 
 /// Reads the bodies of refused requests.
 #[derive(Debug)]

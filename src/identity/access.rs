@@ -99,14 +99,23 @@ impl Identity {
     pub async fn readmit(&self, caller: &Caller) -> Result<Option<Arc<Grant>>, Fault> {
         let grant = match &caller.grant {
             None => None,
-            Some(grant) => Some(match grant.proof() {
-                CredentialProof::Key(hash) => self.live_grant(grant.credential.tenant, *hash).await?,
-                CredentialProof::Token(token) if self.is_valid(token) => Arc::clone(grant),
-                CredentialProof::Token(_) => return Err(Fault::Unauthenticated),
-            }),
+            Some(grant) => Some(self.current_grant(grant).await?),
         };
         let access = self.agent_access(caller.payer(), (caller.tenant, caller.agent), None).await?;
         decide(credential_of(grant.as_ref()), access).map(|_| grant)
+    }
+
+    /// What a verified credential grants now.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`] if it was revoked or expired; [`Fault::StorageUnavailable`] and [`Fault::Unavailable`] if
+    /// that cannot be found out.
+    pub async fn current_grant(&self, grant: &Arc<Grant>) -> Result<Arc<Grant>, Fault> {
+        match grant.proof() {
+            CredentialProof::Key(hash) => self.live_grant(grant.credential.tenant, *hash).await,
+            CredentialProof::Token(token) if self.is_valid(token) => Ok(Arc::clone(grant)),
+            CredentialProof::Token(_) => Err(Fault::Unauthenticated),
+        }
     }
 
     /// The remaining validity of a caller's credential, if it expires.

@@ -60,10 +60,12 @@ impl Endpoint {
             _ => version,
         };
         let reply = Reply { era, version, id };
-        let mut response = match (&incoming, &charged) {
+        let is_answered = incoming.as_ref().map_or(true, Incoming::is_answered);
+        let accepted = if is_answered { media_type::check_accept(&request.parts.headers) } else { Ok(()) };
+        let mut response = match (&incoming, charged.as_ref().and(accepted.as_ref())) {
             (_, Err(fault)) => reply.fault(request, fault),
-            (Err(rejected), Ok(_)) => reply.fault(request, &rejected.fault),
-            (Ok(incoming), Ok(_)) => self.respond(request, caller, &headers, incoming, reply).await,
+            (Err(rejected), Ok(())) => reply.fault(request, &rejected.fault),
+            (Ok(incoming), Ok(())) => self.respond(request, caller, &headers, incoming, reply).await,
         };
         request.context.event.connection = request.work.take_connection();
         if let Ok(Some(status)) = charged {
@@ -176,7 +178,7 @@ impl Endpoint {
         incoming: &Incoming<'_>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
-        if !media_type::admits_json(&request.parts.headers) {
+        if !media_type::admits_json(&request.parts.headers) && incoming.is_answered() {
             return reply.fault(request, &media_type::NO_JSON);
         }
         match incoming {
@@ -305,7 +307,7 @@ impl Endpoint {
                     result_message(id, &result)
                 }
                 (id, Err(refusal)) => {
-                    error_message(id, reply.version, &reply.translate(request, &refusal.fault))
+                    error_message(id, reply.version, &reply.translate(request.request_id(), &refusal.fault))
                 }
                 (None, Ok(_)) => continue,
             };

@@ -145,10 +145,16 @@ impl Endpoint {
         let reserve = |bytes| admission.reserve(bytes);
         match body::read(body, self.options.body_bytes, self.authenticator.limits().pace(), reserve).await {
             Ok(Received { bytes, mut reserved }) => {
+                request.body(&bytes);
+                let mut caller = caller;
                 if let Some(reserved) = &mut reserved {
                     reserved.shrink_to(bytes.len());
+                    // The body took its time, in which the key may have been revoked or memory outdated.
+                    match Box::pin(self.admit(request)).await {
+                        Ok(now) => caller = now,
+                        Err(fault) => return refuse_read(request, &fault, &bytes),
+                    }
                 }
-                request.body(bytes.len());
                 self.work(request, &caller, &admission, &bytes).await
             }
             Err(fault @ Fault::Unavailable { .. }) => Box::pin(refuse(request, &fault, body)).await,
@@ -209,7 +215,7 @@ impl Endpoint {
         }
         let read = request.refusals.read_short(body, |bytes| admission.reserve(bytes)).await;
         let Some(Received { bytes, reserved: _reserved }) = read else { return fail(request, fault) };
-        request.body(bytes.len());
+        request.body(&bytes);
         let incoming = parse(&bytes);
         let era = era::decide(&request.headers, &incoming);
         request.classified(label_of(incoming.as_ref()), era.era());
@@ -217,11 +223,7 @@ impl Endpoint {
             Fault::RateLimited { .. } => cost_of(&self.options.costs, &incoming) == 0,
             _ => incoming.as_ref().is_ok_and(|incoming| calls_of(incoming) == 0),
         };
-        if free {
-            self.work(request, caller, admission, &bytes).await
-        } else {
-            refuse_read(request, fault, &bytes)
-        }
+        if free { self.work(request, caller, admission, &bytes).await } else { fail(request, fault) }
     }
 
     /// Answers `GET` and `DELETE`, which only a session has.
@@ -274,9 +276,7 @@ impl Endpoint {
 
     async fn admit_message(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         let caller = self.admit(request).await?;
-        let headers = &request.parts.headers;
-        media_type::check_json(headers)?;
-        media_type::check_accept(headers)?;
+        media_type::check_json(&request.parts.headers)?;
         Ok(caller)
     }
 

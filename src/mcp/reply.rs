@@ -1,7 +1,7 @@
 //! HTTP responses: results, errors in the dialect of the request with its id, and empty bodies.
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
 
 use super::era::{self, McpHeaders, RequestEra};
@@ -11,7 +11,7 @@ use super::modern::error::ModernError;
 use super::refusal::Refusal;
 use super::request::{McpRequest, label_of};
 use super::version::ProtocolVersion;
-use super::wire::{RequestId, error_message, parse, result_pieces};
+use super::wire::{Incoming, Rejected, RequestId, error_message, parse, result_pieces};
 use crate::http::body::Body;
 use crate::http::problem;
 use crate::http::refusals;
@@ -32,24 +32,25 @@ impl<'a> Reply<'a> {
     /// names.
     fn refusal(request: &mut McpRequest<'_>, body: &'a [u8]) -> Self {
         let headers = McpHeaders::read(&request.parts.headers);
-        let incoming = parse(body);
-        let (era, version) = (era::decide(&headers, &incoming), era::named_version(&headers, &incoming));
+        let (reply, incoming) = Self::read(&headers, body);
         if let Ok(incoming) = &incoming {
-            request.read(incoming, version);
+            request.read(incoming, reply.version);
             span::record_method(label_of(Ok(incoming)).as_str());
         } else if let Some(method) = headers.method.value().and_then(Method::parse) {
             span::record_method(method.name());
         }
-        let id = match incoming {
-            Ok(incoming) => incoming.id(),
-            Err(rejected) => rejected.id,
-        };
-        Self { era, version, id }
+        reply
+    }
+
+    fn read(headers: &McpHeaders<'_>, body: &'a [u8]) -> (Self, Result<Incoming<'a>, Rejected<'a>>) {
+        let incoming = parse(body);
+        let (era, version) = (era::decide(headers, &incoming), era::named_version(headers, &incoming));
+        let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
+        (Self { era, version, id }, incoming)
     }
 
     /// The error for a fault. The detail of an internal fault is logged.
-    pub(super) fn translate(&self, request: &McpRequest<'_>, fault: &Fault) -> RpcError {
-        let request_id = request.request_id();
+    pub(super) fn translate(&self, request_id: &str, fault: &Fault) -> RpcError {
         if let Fault::Internal(detail) = fault {
             tracing::error!(detail, "request failed internally");
         }
@@ -72,7 +73,7 @@ impl<'a> Reply<'a> {
     }
 
     pub(super) fn fault(&self, request: &mut McpRequest<'_>, fault: &Fault) -> Response<Body> {
-        let mut response = self.error(request, &self.translate(request, fault));
+        let mut response = self.error(request, &self.translate(request.request_id(), fault));
         if let Some(challenge) = refusals::challenge(fault) {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
@@ -82,6 +83,10 @@ impl<'a> Reply<'a> {
 
     pub(super) fn error(&self, request: &mut McpRequest<'_>, error: &RpcError) -> Response<Body> {
         request.failed(error.outcome, self.era.era());
+        self.response(error)
+    }
+
+    fn response(&self, error: &RpcError) -> Response<Body> {
         let mut response = ok(Body::from(error_message(self.id, self.version, error)));
         *response.status_mut() = error.status;
         if let Some(wait) = error.retry_after {
@@ -91,20 +96,18 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// Answers a request that failed without its body being read.
+/// Answers a request that failed, with its id if its body was read.
 pub fn fail(request: &mut McpRequest<'_>, fault: &Fault) -> Response<Body> {
-    refuse_read(request, fault, b"")
+    let body = request.received.clone();
+    refuse_read(request, fault, &body)
 }
 
-/// Answers a request whose body was not read.
-pub fn unread(fault: &Fault) -> Response<Body> {
-    let error = legacy::error::answer(fault, "");
-    let mut response = ok(Body::from(error_message(None, None, &error)));
-    *response.status_mut() = error.status;
+/// Answers a request that arrives before the gateway is built, of whose body the first bytes may be read.
+pub fn unready(fault: &Fault, headers: &HeaderMap, body: &[u8]) -> Response<Body> {
+    let (reply, _) = Reply::read(&McpHeaders::read(headers), body);
+    let error = reply.translate("", fault);
+    let mut response = reply.response(&error);
     limits::write_refusal(fault, response.headers_mut());
-    if let Some(wait) = error.retry_after {
-        response.headers_mut().insert(RETRY_AFTER, limits::retry_after(wait));
-    }
     response
 }
 
@@ -115,7 +118,7 @@ pub(super) async fn refuse(
     body: &mut IncomingBody,
 ) -> Response<Body> {
     let body = request.refusals.read(request.client(), body).await;
-    request.body(body.len());
+    request.body(&body);
     refuse_read(request, fault, &body)
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use http::request::Parts;
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ use super::wire::{Incoming, Message, MethodName, Rejected, message};
 use crate::catalog::read::SourceUse;
 use crate::config::Costs;
 use crate::http::context::{BatchMessage, HiddenCheck, MethodLabel, RequestContext};
-use crate::http::refusals::Refusals;
+use crate::http::refusals::{REFUSED_BODY, Refusals};
 use crate::identity::grant::Caller;
 use crate::model::audit::event::{ClientName, named, subject};
 use crate::model::client_address::ClientAddress;
@@ -50,6 +51,8 @@ pub struct McpRequest<'a> {
     pub refusals: &'a Refusals,
     /// Whether the body is still awaited.
     pub awaits_body: bool,
+    /// The body, for the id of an answer to a failure; empty if it is not read, or too long for that.
+    pub(super) received: Bytes,
 }
 
 impl AsMut<RequestContext> for McpRequest<'_> {
@@ -113,6 +116,7 @@ impl<'a> McpRequest<'a> {
             work: WorkPlace::default(),
             refusals,
             awaits_body: false,
+            received: Bytes::new(),
         }
     }
 
@@ -133,9 +137,12 @@ impl<'a> McpRequest<'a> {
     }
 
     /// Records that the body is read.
-    pub(super) fn body(&mut self, length: usize) {
+    pub(super) fn body(&mut self, body: &Bytes) {
         self.awaits_body = false;
-        self.context.event.bytes_in = length as u64;
+        self.context.event.bytes_in = body.len() as u64;
+        if body.len() <= REFUSED_BODY {
+            self.received = body.clone();
+        }
     }
 
     /// Records the method and the era that metrics count the request under.

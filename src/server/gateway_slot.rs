@@ -7,15 +7,19 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, Version};
+use http_body_util::{BodyExt, Collected, Limited};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 
 use super::gateway::{Gateway, problem};
 use super::health;
 use super::routes::{Surface, Target, target};
 use crate::http::body::{self, Body};
+use crate::http::refusals::{REFUSED_BODY, REFUSED_TIME};
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::mcp::reply;
 use crate::model::fault::Fault;
@@ -24,6 +28,9 @@ const STARTING: &str = r#"{"status":"unready","reasons":["starting"]}"#;
 const DATABASE_UNREACHABLE: &str = r#"{"status":"unready","reasons":["database_unreachable"]}"#;
 const DRAINING: &str = r#"{"status":"unready","reasons":["draining"]}"#;
 
+/// How many bodies are read concurrently for the ids of their answers until the gateway is built.
+const ID_PLACES: usize = 64;
+
 /// Shared by the listeners: holds the gateway once it is built.
 pub(crate) struct GatewaySlot {
     gateway: OnceLock<Arc<Gateway>>,
@@ -31,11 +38,19 @@ pub(crate) struct GatewaySlot {
     database_unreachable: AtomicBool,
     draining: AtomicBool,
     ids: RequestIds,
+    /// Places for reading bodies until the gateway is built.
+    id_places: Semaphore,
 }
 
 impl GatewaySlot {
     pub(crate) fn new(ids: RequestIds) -> Self {
-        Self { gateway: OnceLock::new(), database_unreachable: false.into(), draining: false.into(), ids }
+        Self {
+            gateway: OnceLock::new(),
+            database_unreachable: false.into(),
+            draining: false.into(),
+            ids,
+            id_places: Semaphore::new(ID_PLACES),
+        }
     }
 
     /// Makes `/readyz` report that the database does not answer, until the gateway is built.
@@ -91,11 +106,22 @@ impl GatewaySlot {
                 };
                 health::status(&parts.method, StatusCode::SERVICE_UNAVAILABLE, status.into())
             }
-            Target::Mcp => reply::unread(&Fault::BUSY),
+            Target::Mcp => {
+                let read = self.read_for_id(&mut body).await;
+                reply::unready(&Fault::BUSY, &parts.headers, &read)
+            }
             Target::Admin | Target::Document(_) => problem(&Fault::BUSY, &id),
         };
         body::discard(&parts.headers, &mut body).await;
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
+    }
+
+    /// A short body, for the id of the answer; empty if it is too long or late, or while too many are read.
+    async fn read_for_id(&self, body: &mut Incoming) -> Bytes {
+        let Ok(_place) = self.id_places.try_acquire() else { return Bytes::new() };
+        let whole = Limited::new(body, REFUSED_BODY).collect();
+        let whole = tokio::time::timeout(REFUSED_TIME, whole).await.ok().and_then(Result::ok);
+        whole.map_or_else(Bytes::new, Collected::to_bytes)
     }
 }

@@ -54,7 +54,13 @@ async fn gateway_without_database_is_alive_and_says_why_not_ready() {
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
     let refused = site.http.post_bearer("a", "bak_x", &ping).await;
     assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")));
-    assert_eq!(refused.json()["error"]["data"]["code"], "unavailable");
+    assert_eq!(
+        (&refused.json()["id"], &refused.json()["error"]["data"]["code"]),
+        (&json!(1), &json!("unavailable"))
+    );
+    let modern = [("content-type", "application/json"), ("mcp-protocol-version", "2026-07-28")];
+    let unread = site.http.send("POST", "/a/mcp", &modern, "[").await.json();
+    assert_eq!((unread.get("id"), &unread["error"]["data"]["code"]), (None, &json!("unavailable")));
     let refused = site.http.get("/admin/v1/tenants").await;
     assert_eq!((refused.status.as_u16(), &refused.json()["code"]), (503, &json!("unavailable")));
 

@@ -121,6 +121,17 @@ impl<'a> Incoming<'a> {
         }
     }
 
+    /// Whether it has an answer: not if there are only notifications and responses.
+    pub fn is_answered(&self) -> bool {
+        let is_answered = |message: &Message<'_>| matches!(message, Message::Request(_));
+        match self {
+            Self::Message(message) => is_answered(message),
+            Self::Batch(members) => {
+                members.iter().any(|member| message(member.get()).as_ref().map_or(true, is_answered))
+            }
+        }
+    }
+
     /// Whether `params._meta` names a version of the protocol; a batch does not.
     pub fn declares_version(&self) -> bool {
         match self {

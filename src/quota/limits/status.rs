@@ -29,8 +29,12 @@ pub struct RateLimitStatus {
 }
 
 impl RateLimitStatus {
-    /// Adds `RateLimit` and `RateLimit-Policy` to the headers of an answer.
+    /// Adds `RateLimit` and `RateLimit-Policy` to the headers of an answer, unless it is a refusal, which has those of the
+    /// exceeded limit.
     pub fn write(self, headers: &mut HeaderMap) {
+        if headers.contains_key(RATE_LIMIT) {
+            return;
+        }
         let reset = self.rate.seconds(self.rate.burst.get().saturating_sub(self.left)).into();
         headers.insert(RATE_LIMIT_POLICY, self.policy);
         headers.insert(RATE_LIMIT, left_of(self.scope, self.left, reset));

@@ -107,7 +107,7 @@ async fn full_synchronous_log_refuses_requests() {
     let audit_site = Arc::new(audit_site);
     audit_site.is_written().await;
     audit_site.proxy.fail(Fault::Refused);
-    let mut refused = error(503, "null", -31_017, "unavailable", BUSY);
+    let mut refused = error(503, "1", -31_017, "unavailable", BUSY);
     refused["headers"]["retry-after"] = json!("1");
     // Until none can be stored; requests that wait for their row are then refused at once.
     let mut answered = 0;

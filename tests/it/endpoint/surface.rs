@@ -331,6 +331,19 @@ async fn accept_header_must_allow_json() {
         let answer = exact(&post(&replica, "/a/mcp", &[key, ("accept", accept)], PING).await);
         assert_eq!(answer, not_acceptable, "{accept}");
     }
+    let notification = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+    let batch = format!("[{notification},{notification}]");
+    for accept in ["text/event-stream", "text/html"] {
+        let accept = ("accept", accept);
+        for version in ["2025-11-25", "2026-07-28"] {
+            let headers = [key, accept, ("mcp-protocol-version", version)];
+            let answer = post(&replica, "/a/mcp", &headers, notification).await;
+            assert_eq!((answer.status.as_u16(), answer.text()), (202, String::new()), "{accept:?} {version}");
+        }
+        assert_eq!(post(&replica, "/a/mcp", &[key, accept], batch.clone()).await.status, 202, "{accept:?}");
+        let with_call = format!("[{notification},{PING}]");
+        assert_eq!(post(&replica, "/a/mcp", &[key, accept], with_call).await.status, 406, "{accept:?}");
+    }
     let declare = async |essence: &str| {
         exact(&replica.http.send("POST", "/a/mcp", &[key, ("content-type", essence)], PING).await)
     };

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use waggle::model::sources::FailPoint;
 
 use super::{read_to_close, trickle};
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::database;
+use crate::support::faults::FaultScript;
 
 /// A gateway with timeouts of two seconds for a head and for a request, and this idle timeout.
 async fn impatient(idle: u64) -> Replica {
@@ -111,6 +113,31 @@ async fn slow_body_ends_at_the_request_timeout_on_every_surface() {
         assert!(statuses.contains(&status), "{path} {credential}: {received:?}");
         assert!(idle.stays_open(), "{path} {credential}: closed after more than four seconds: {took:?}");
     }
+}
+
+#[tokio::test]
+async fn request_that_takes_too_long_is_answered_with_its_id() {
+    let database = database().await;
+    let faults = FaultScript::new();
+    let replica = Builder::new(&database)
+        .set("WAGGLE_SERVER__REQUEST_SECONDS", 2)
+        .fault_injector(faults.clone())
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    let message = |method: &str| json!({"jsonrpc": "2.0", "id": "seven", "method": method});
+    assert_eq!(replica.http.post("a", &key, &message("ping")).await.status, 200);
+    // A ping loads nothing; the first list loads the catalog.
+    let held = faults.hold(FailPoint::CacheFillRead);
+    let (http, list) = (replica.http.clone(), message("resources/list"));
+    let listing = tokio::spawn(async move { http.post("a", &key, &list).await });
+    held.meanwhile(async {
+        let answer = listing.await.unwrap();
+        let body = answer.json();
+        assert_eq!((answer.status.as_u16(), &body["id"]), (503, &json!("seven")), "{body}");
+        assert_eq!(body["error"]["data"]["code"], "unavailable");
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use waggle::model::key::{KeyKind, SecretKey};
 use waggle::model::sources::FailPoint;
 
-use crate::support::app::{Builder, Replica};
+use crate::support::app::{Builder, Replica, gateway};
 use crate::support::cluster::{Database, database};
 use crate::support::faults::FaultScript;
 use crate::support::frames::{FrameClient, HEADERS, unfinished_post};
@@ -155,6 +155,28 @@ async fn unfinished_bodies_of_a_valid_key_occupy_no_permits() {
 }
 
 #[tokio::test]
+async fn key_revoked_while_a_body_arrives_is_refused() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let (id, key) = replica.key("a", &["mcp", "registry"]).await;
+    let mut reading = replica.http.begin("a", &key, PING.len()).await;
+    let prompt = r#"{"messages":[]}"#;
+    let mut publishing = TcpStream::connect(replica.running.address).await.unwrap();
+    let head =
+        unfinished("/admin/v1/agents/a/prompts/p", &format!("Authorization: Bearer {key}"), prompt.len());
+    let head = head.replacen("POST", "PUT", 1).replacen("\r\n\r\n{", "\r\nExpect: 100-continue\r\n\r\n", 1);
+    publishing.write_all(head.as_bytes()).await.unwrap();
+    assert!(answer(&mut publishing).await.starts_with("HTTP/1.1 100 "), "the credential is verified");
+    assert_eq!(replica.admin("DELETE", &format!("/keys/{id}"), None).await.status, 204);
+    reading.write_all(&PING.as_bytes()[1..]).await.unwrap();
+    publishing.write_all(prompt.as_bytes()).await.unwrap();
+    let received = answer(&mut reading).await;
+    assert!(received.starts_with("HTTP/1.1 401 ") && received.contains(r#""id":7"#), "{received}");
+    let received = answer(&mut publishing).await;
+    assert!(received.starts_with("HTTP/1.1 401 "), "{received}");
+}
+
+#[tokio::test]
 async fn requests_beyond_the_concurrency_of_a_key_are_refused() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_LIMITS__CONCURRENT_PER_KEY", 2).start().await;
@@ -227,6 +249,17 @@ async fn exhausted_caller_is_refused_before_its_body_is_read() {
     }
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
     assert_eq!(replica.http.post("a", &key, &list).await.status, 200, "what costs nothing is answered");
+}
+
+#[tokio::test]
+async fn refused_request_id_is_read_from_a_short_body_only() {
+    let (_database, replica) = gateway().await;
+    for (length, id) in [(64 * 1024, json!(7)), (64 * 1024 + 1, json!(null))] {
+        let body = format!("{PING}{}", " ".repeat(length - PING.len()));
+        let headers = [("x-agent-api-key", "bak_none"), ("content-type", "application/json")];
+        let refused = replica.http.send("POST", "/a/mcp", &headers, body).await;
+        assert_eq!((refused.status.as_u16(), &refused.json()["id"]), (401, &id), "{length} bytes");
+    }
 }
 
 #[tokio::test]

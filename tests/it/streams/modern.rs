@@ -182,10 +182,16 @@ async fn hold_renders(catalog: &Arc<Catalog>) -> Vec<Sender<()>> {
 #[tokio::test]
 async fn stream_limit_of_a_key_frees_when_a_stream_ends() {
     let database = database().await;
-    let replica = Builder::new(&database).set("WAGGLE_LIMITS__STREAMS_PER_KEY", 2).start().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__STREAMS_PER_KEY", 2)
+        .set("WAGGLE_LIMITS__KEY_PER_SECOND", 1_000)
+        .start()
+        .await;
     let key = replica.acme("a").await;
     let open = async || try_listen(&replica, "a", &key, json!(1), json!({})).await;
     let (first, _second) = (open().await, open().await);
+    let rate = first.headers()["ratelimit-policy"].to_str().unwrap();
+    assert!(rate.starts_with(r#""key";q="#), "a stream has the status of the rate: {rate}");
     let refused = refusal(open().await).await;
     assert_eq!(refused.status, 429);
     let limits = ["retry-after", "ratelimit-policy", "ratelimit"].map(|name| refused.header(name).unwrap());
