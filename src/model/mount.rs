@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use content_source::{Place, PlaceText, Tree};
+use content_source::{Place, PlaceText, SettingsError, Tree};
 use file_tree::PathFilter;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -52,15 +52,15 @@ pub struct MountPlace {
 }
 
 impl MountPlace {
-    /// The directory.
+    /// The directory, whose path `parse` validates.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] that names the member.
-    fn tree(&self) -> Result<Tree, Fault> {
+    fn tree(&self, parse: fn(PlaceText) -> Result<Place, SettingsError>) -> Result<Tree, Fault> {
         if !(self.path.is_empty() || self.path.ends_with('/')) {
             return Err(Fault::invalid_params("path must be empty or end in /: it is a directory"));
         }
-        let place = Place::new(PlaceText {
+        let place = parse(PlaceText {
             path: Some(self.path.clone()),
             reference: self.reference.clone(),
             ..PlaceText::default()
@@ -171,7 +171,7 @@ impl NewMount {
             }
         }
         Slug::parse(&self.place.connection).map_err(|_| unknown_connection(&self.place.connection))?;
-        self.place.tree()?;
+        self.place.tree(Place::new)?;
         self.place.filter()?;
         Ok(self)
     }
@@ -199,7 +199,7 @@ impl Mount {
         revision: Revision,
         status: Option<MountStatus>,
     ) -> Result<Self, Fault> {
-        let (tree, filter) = (place.tree()?, Arc::new(place.filter()?));
+        let (tree, filter) = (place.tree(Place::of_stored)?, Arc::new(place.filter()?));
         Ok(Self {
             name,
             uri,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use content_source::{Format, Location, Place, PlaceText, Tree};
+use content_source::{Format, Location, Place, PlaceText, SettingsError, Tree};
 use serde::{Deserialize, Serialize, Serializer};
 use uri_template::UriTemplate;
 use utoipa::ToSchema;
@@ -82,13 +82,26 @@ impl SourcePlace {
     /// # Errors
     /// [`Fault::InvalidParams`] that names the member.
     pub fn new(text: SourceText) -> Result<Self, Fault> {
+        Self::parsed(text, Place::new)
+    }
+
+    /// Parses a stored place, whose connection has this UUID. Rules that became stricter since it was stored refuse it only
+    /// when it is registered anew, so that an agent stays readable.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] that names the member.
+    pub fn of_stored(text: SourceText, uid: ConnectionId) -> Result<Self, Fault> {
+        Ok(Self::parsed(text, Place::of_stored)?.stored(uid))
+    }
+
+    fn parsed(text: SourceText, parse: fn(PlaceText) -> Result<Place, SettingsError>) -> Result<Self, Fault> {
         let connection = Slug::parse(&text.connection).map_err(|_| unknown_connection(&text.connection))?;
         for (member, millis) in [("ttlMs", text.ttl_ms), ("staleMs", text.stale_ms)] {
             if millis.is_some_and(|millis| millis > MAX_MILLIS) {
                 return Err(Fault::invalid_params(format!("source.{member} must be at most {MAX_MILLIS}")));
             }
         }
-        let place = Place::new(PlaceText {
+        let place = parse(PlaceText {
             path: text.path.clone(),
             query: text.query.clone(),
             reference: text.reference.clone(),

@@ -36,8 +36,8 @@ pub(super) fn joined(labels: &Labels) -> String {
 pub(super) fn place(stored: Option<&str>) -> Result<Option<Arc<SourcePlace>>, StoreError> {
     let parse = |stored: &str| {
         let (uid, json) = stored.split_once(' ')?;
-        let place = SourcePlace::new(serde_json::from_str(json).ok()?).ok()?;
-        Some(Arc::new(place.stored(ConnectionId(uid.parse().ok()?))))
+        let (text, uid) = (serde_json::from_str(json).ok()?, ConnectionId(uid.parse().ok()?));
+        SourcePlace::of_stored(text, uid).ok().map(Arc::new)
     };
     stored.map(|stored| parse(stored).ok_or(StoreError::Unreadable("source"))).transpose()
 }
@@ -99,4 +99,15 @@ pub(super) fn size(definition: &Definition) -> usize {
     definition.name.len()
         + texts.into_iter().flatten().map(String::len).sum::<usize>()
         + raws.into_iter().flatten().map(|raw| raw.get().len()).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::place;
+
+    #[test]
+    fn stored_place_that_is_now_refused_is_read() {
+        let stored = format!(r#"{} {{"connection":"c","path":"a%3Ab"}}"#, uuid::Uuid::nil());
+        assert!(place(Some(&stored)).is_ok());
+    }
 }

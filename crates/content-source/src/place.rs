@@ -13,6 +13,8 @@ const MAX_BYTES: usize = 16 * 1024;
 const MAX_REFERENCE: usize = 256;
 /// The maximum number of members of a query.
 const MAX_QUERY: usize = 64;
+/// What is wrong with a path that has a scheme.
+const SCHEME: &str = "must be relative, without a scheme";
 
 /// The members of a place as they are written: `path`, or `statement`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -66,6 +68,19 @@ impl Place {
     /// # Errors
     /// [`SettingsError`] that names a member of `text`.
     pub fn new(text: PlaceText) -> Result<Self, SettingsError> {
+        let place = Self::of_stored(text)?;
+        // As decoded: the path was checked as it is written when it was parsed.
+        match &place.0 {
+            Target::Path(path, ..) if path.has_scheme() => Err(SettingsError::new("path", SCHEME)),
+            _ => Ok(place),
+        }
+    }
+
+    /// Parses a place that was validated when it was stored, by the rules of an earlier version.
+    ///
+    /// # Errors
+    /// [`SettingsError`] that names a member of `text`.
+    pub fn of_stored(text: PlaceText) -> Result<Self, SettingsError> {
         if let Some(reference) = &text.reference {
             check_length("ref", reference.len(), MAX_REFERENCE)?;
             if reference.is_empty() || reference.contains(|c: char| c.is_control() || c.is_whitespace()) {
@@ -209,14 +224,18 @@ fn is_text(value: &str) -> bool {
     !value.contains('\0')
 }
 
+/// Whether a text begins as a URI does.
+fn has_scheme(text: &str) -> bool {
+    let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    text.split_once(':').is_some_and(|(scheme, _)| scheme.chars().all(is_of_scheme))
+}
+
 /// Parses a path. It is checked as it is written and as it is decoded, with a letter for each variable.
 fn path_pattern(text: &str) -> Result<Pattern, SettingsError> {
     let wrong = |problem: &str| SettingsError::new("path", problem.to_owned());
     check_length("path", text.len(), MAX_BYTES)?;
-    let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
-    let scheme = text.split_once(':').map(|(scheme, _)| scheme);
-    if scheme.is_some_and(|scheme| scheme.chars().all(is_of_scheme)) {
-        return Err(wrong("must be relative, without a scheme"));
+    if has_scheme(text) {
+        return Err(wrong(SCHEME));
     }
     let mut pattern = Pattern::parse("path", text)?;
     for piece in &mut pattern.0 {
@@ -286,6 +305,11 @@ impl Pattern {
         }
         pieces.push(Piece::Literal(rest.to_owned()));
         Ok(Self(pieces))
+    }
+
+    /// Whether it begins with a scheme, without regard to variables.
+    fn has_scheme(&self) -> bool {
+        matches!(self.0.first(), Some(Piece::Literal(first)) if has_scheme(first))
     }
 
     fn variables(&self) -> impl Iterator<Item = Variable<'_>> {

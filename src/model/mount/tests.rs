@@ -40,6 +40,7 @@ fn mounts_are_checked() {
         ("SKILL:guides/", "", "uri has the scheme skill, which only skills have"),
         ("file:///", "guides", "path must be empty or end in /: it is a directory"),
         ("file:///", "../guides/", "path must be relative, without empty, `.` and `..` segments"),
+        ("file:///", "a%3Ab/", "path must be relative, without a scheme"),
         ("file:///", "{name}/", "path of a mount has no variables"),
     ] {
         let fault = new(uri, path).check().map(drop).unwrap_err();
