@@ -182,9 +182,9 @@ impl Sourced<'_> {
     fn contents(&self, uri: &ResourceUri, outside: &Outside) -> Result<Contents, Fault> {
         let Self { definition, revision, source, values, .. } = self;
         let location = source.locate(values).ok_or_else(|| Fault::ResourceNotFound(uri.clone()))?;
-        let is_directory = matches!(&location, Location::Path { path, .. } if path.is_directory);
         let part = |content: &content_source::Content| {
-            let own = definition.mime_type.as_deref().filter(|_| !is_directory);
+            // The type of a directory is not that of the files in it, which have names.
+            let own = definition.mime_type.as_deref().filter(|_| content.name.is_none());
             let stated =
                 own.or_else(|| content.mime_type.as_deref().filter(|mime| parse_mime(mime).is_some()));
             let name = content.name.as_deref().unwrap_or_else(|| file_name(&location));
@@ -221,4 +221,54 @@ fn guessed(name: &str, bytes: &Bytes) -> String {
     let signed = SIGNATURES.iter().find(|(signature, _)| bytes.starts_with(signature));
     let by_name = || skill::mime_type(name, PartKind::of(None, bytes) == PartKind::Text);
     signed.map_or_else(by_name, |(_, mime)| mime).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
+    use super::Sourced;
+    use crate::model::ids::ResourceUri;
+    use crate::model::place::{SourcePlace, SourceText};
+    use crate::model::resource::Definition;
+    use crate::model::scope::Revision;
+    use crate::sources::{FetchId, Outside};
+
+    /// The MIME type of a content with this name, of a source that says `of_source`, and with the definition's.
+    fn mime_type(path: &str, name: Option<&str>, defined: Option<&str>, of_source: Option<&str>) -> String {
+        let text = serde_json::json!({"connection": "c", "path": path});
+        let source = SourcePlace::new(serde_json::from_value::<SourceText>(text).unwrap()).unwrap();
+        let definition = Definition {
+            name: "n".to_owned(),
+            title: None,
+            description: None,
+            mime_type: defined.map(str::to_owned),
+            annotations: None,
+            icons: None,
+            meta: None,
+        };
+        let (definition, source) = (&definition, &source);
+        let sourced = Sourced { definition, revision: Revision(1), source, values: &[], is_touched: false };
+        let [name, mime_type] = [name, of_source].map(|text| text.map(str::to_owned));
+        let content =
+            content_source::Content { name, mime_type, modified: None, bytes: Bytes::from_static(b"text") };
+        let outside = Outside { id: FetchId(1), contents: Arc::new([content]), left: Duration::ZERO };
+        let contents = sourced.contents(&ResourceUri::parse("x:y").unwrap(), &outside).unwrap();
+        contents.parts[0].mime_type.clone().unwrap()
+    }
+
+    #[test]
+    fn mime_type_is_the_definitions_then_the_sources_then_guessed() {
+        for path in ["a.md", "a.md/", ""] {
+            assert_eq!(mime_type(path, None, Some("x/own"), Some("x/source")), "x/own", "{path}");
+            assert_eq!(mime_type(path, None, None, Some("x/source")), "x/source", "{path}");
+        }
+        assert_eq!(mime_type("a.md", None, None, None), "text/markdown");
+        // Of a directory, the type of the definition is not that of its files.
+        assert_eq!(mime_type("a/", Some("b.md"), Some("x/own"), Some("x/source")), "x/source");
+        assert_eq!(mime_type("a/", Some("b.md"), Some("x/own"), None), "text/markdown");
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use content_source::{Format, Location, Place, PlaceText, SettingsError, Tree};
+use content_source::{Format, Kind, Location, Place, PlaceText, SettingsError, Tree};
 use serde::{Deserialize, Serialize, Serializer};
 use uri_template::UriTemplate;
 use utoipa::ToSchema;
@@ -60,6 +60,7 @@ pub struct SourcePlace {
     /// The location without values of variables, once it is needed.
     fixed: OnceLock<Arc<Location>>,
     uid: Option<ConnectionId>,
+    kind: Option<Kind>,
 }
 
 impl PartialEq for SourcePlace {
@@ -85,13 +86,13 @@ impl SourcePlace {
         Self::parsed(text, Place::new)
     }
 
-    /// Parses a stored place, whose connection has this UUID. Rules that became stricter since it was stored refuse it only
-    /// when it is registered anew, so that an agent stays readable.
+    /// Parses a stored place, whose connection has this UUID, and this kind if that was read with it. Rules that became
+    /// stricter since it was stored refuse it only when it is registered anew, so that an agent stays readable.
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] that names the member.
-    pub fn of_stored(text: SourceText, uid: ConnectionId) -> Result<Self, Fault> {
-        Ok(Self::parsed(text, Place::of_stored)?.stored(uid))
+    pub fn of_stored(text: SourceText, uid: ConnectionId, kind: Option<Kind>) -> Result<Self, Fault> {
+        Ok(Self { kind, ..Self::parsed(text, Place::of_stored)?.stored(uid) })
     }
 
     fn parsed(text: SourceText, parse: fn(PlaceText) -> Result<Place, SettingsError>) -> Result<Self, Fault> {
@@ -109,7 +110,7 @@ impl SourcePlace {
             format: text.format,
         });
         let place = place.map_err(|error| Fault::invalid_params(format!("source.{error}")))?;
-        Ok(Self { text, connection, place, fixed: OnceLock::new(), uid: None })
+        Ok(Self { text, connection, place, fixed: OnceLock::new(), uid: None, kind: None })
     }
 
     /// The place of a file of a mount: `path` is its decoded path below the tree, of which `text` has the encoded one. `None`
@@ -117,7 +118,7 @@ impl SourcePlace {
     pub fn of_file(text: SourceText, tree: &Tree, path: &str) -> Option<Self> {
         let connection = Slug::parse(&text.connection).ok()?;
         let place = Place::of_file(tree, path)?;
-        Some(Self { text, connection, place, fixed: OnceLock::new(), uid: None })
+        Some(Self { text, connection, place, fixed: OnceLock::new(), uid: None, kind: None })
     }
 
     /// The stored place, whose connection has this UUID.
@@ -141,9 +142,11 @@ impl SourcePlace {
         &self.connection
     }
 
-    /// Whether it is a directory.
+    /// Whether it is a directory. Of an HTTP API it is none, whatever its path; where the kind of the connection is not
+    /// known, its path decides.
     pub fn is_directory(&self) -> bool {
-        self.text.path.as_deref().is_some_and(|path| path.is_empty() || path.ends_with('/'))
+        let is_path = |path: &str| path.is_empty() || path.ends_with('/');
+        self.kind != Some(Kind::Http) && self.text.path.as_deref().is_some_and(is_path)
     }
 
     /// The place within the connection.

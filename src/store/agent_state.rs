@@ -40,7 +40,8 @@ macro_rules! agent_rows {
              from heads h join agents a on a.uid = h.scope \
              where h.scope = $2 and a.tenant = $1 and a.deleted_at is null" + $changes
             + " union all select 2, d.uri, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
-             d.meta, nullif(d.labels, '{}'), case d.source when 'connection' then d.connection::text || ' ' || d.place end, null, null, null, \
+             d.meta, nullif(d.labels, '{}'), case d.source when 'connection' then d.connection::text || ' ' || \
+             (select k.kind from connections k where k.uid = d.connection) || ' ' || d.place end, null, null, null, \
              d.revision, null, d.last_modified, null from resources d where " + $resources
             + " union all select 3, d.uri, d.part_uri, null, null, d.mime_type, null, null, \
              d.meta, null, null, d.kind, d.hash, d.ordinal, d.size, null, null, null \

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use content_source::Kind;
 use serde_json::value::RawValue;
 
 use super::StoreError;
@@ -32,12 +33,15 @@ pub(super) fn joined(labels: &Labels) -> String {
     labels.iter().map(Label::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// Parses the stored place of content, after the UUID of its connection; `None` if the content is registered.
+/// Parses the stored place of content, after the UUID of its connection and, if it was read, the kind of the connection;
+/// `None` if the content is registered.
 pub(super) fn place(stored: Option<&str>) -> Result<Option<Arc<SourcePlace>>, StoreError> {
     let parse = |stored: &str| {
-        let (uid, json) = stored.split_once(' ')?;
+        let (uid, rest) = stored.split_once(' ')?;
+        let (kind, json) = rest.split_at(rest.find('{')?);
+        let kind = Kind::ALL.into_iter().find(|known| known.as_str() == kind.trim_end());
         let (text, uid) = (serde_json::from_str(json).ok()?, ConnectionId(uid.parse().ok()?));
-        SourcePlace::of_stored(text, uid).ok().map(Arc::new)
+        SourcePlace::of_stored(text, uid, kind).ok().map(Arc::new)
     };
     stored.map(|stored| parse(stored).ok_or(StoreError::Unreadable("source"))).transpose()
 }
@@ -104,6 +108,21 @@ pub(super) fn size(definition: &Definition) -> usize {
 #[cfg(test)]
 mod tests {
     use super::place;
+
+    #[test]
+    fn final_slash_is_a_directory_unless_of_an_api() {
+        let uid = uuid::Uuid::from_u128(7);
+        let is_directory = |kind: &str, path: &str| {
+            let stored = format!(r#"{uid} {kind}{{"connection":"c","path":"{path}"}}"#);
+            let place = place(Some(&stored)).unwrap().unwrap();
+            assert_eq!((place.uid().unwrap().0, place.text().path.as_deref()), (uid, Some(path)));
+            place.is_directory()
+        };
+        for kind in ["file ", "s3 ", "git ", ""] {
+            assert_eq!(["", "a/", "a"].map(|path| is_directory(kind, path)), [true, true, false], "{kind}");
+        }
+        assert_eq!(["", "a/", "a"].map(|path| is_directory("http ", path)), [false; 3]);
+    }
 
     #[test]
     fn stored_place_that_is_now_refused_is_read() {

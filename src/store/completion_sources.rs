@@ -96,7 +96,7 @@ pub(super) fn read<T: DeserializeOwned>(json: &str, revision: i64) -> Result<(T,
     let stored = Stored::<SourceText>::deserialize(&mut documents).map_err(|_| UNREADABLE)?;
     let sources = if stored.revision == revision { stored.sources } else { BTreeMap::new() };
     let places = sources.into_iter().map(|(name, (uid, text))| {
-        let place = SourcePlace::of_stored(text, ConnectionId(uid)).map_err(|_| UNREADABLE)?;
+        let place = SourcePlace::of_stored(text, ConnectionId(uid), None).map_err(|_| UNREADABLE)?;
         Ok((name, Arc::new(place)))
     });
     Ok((members, places.collect::<Result<_, StoreError>>()?))

@@ -89,6 +89,29 @@ async fn mime_type_is_stated_or_guessed_and_decides_the_form() {
 }
 
 #[tokio::test]
+async fn path_of_an_api_that_ends_in_a_slash_is_no_directory() {
+    let database = database().await;
+    let (first, second) = tokio::join!(Builder::new(&database).start(), Builder::new(&database).start());
+    let site = Site::over(database, first, json!({})).await;
+    site.upstream.answer("v/", text("v"));
+    for (name, defined) in [("typed", Some("text/x-v")), ("untyped", None)] {
+        let body = json!({"name": name, "mimeType": defined, "source": source("v/")});
+        let path = resource("notes", &format!("test://{name}"));
+        assert_eq!(site.replica.admin("PUT", &path, Some(body)).await.status, 201);
+        let mime_type = defined.unwrap_or("text/plain");
+        let expected = json!([{"uri": format!("test://{name}"), "mimeType": mime_type, "text": "v"}]);
+        assert_eq!(site.read(&format!("test://{name}")).await, contents(&expected));
+    }
+    // As patched into memory, and as read from the database.
+    second.caught_up().await;
+    for replica in [&site.replica, &second] {
+        let listed = replica.http.call("notes", &site.key, "resources/list", json!({})).await;
+        let types = [0, 1].map(|at| listed["result"]["resources"][at].get("mimeType").cloned());
+        assert_eq!(types, [Some(json!("text/x-v")), None], "{listed}");
+    }
+}
+
+#[tokio::test]
 async fn content_is_revalidated_once_it_is_old() {
     let site = Site::new().await;
     site.upstream.answer("a", tagged("one", "1"));
