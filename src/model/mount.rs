@@ -230,7 +230,8 @@ impl Mount {
         self.uri.below(suffix).ok()
     }
 
-    /// A file as a resource that is read from the connection: `suffix` is its encoded path.
+    /// A file as a resource that is read from the connection: `suffix` is its encoded path. It has no MIME type of its own,
+    /// so that the one of the source counts.
     pub fn resource(&self, suffix: &str, entry: Option<&MountEntry>) -> Option<Resource> {
         let (uri, source) = (self.uri_of(suffix)?, Arc::new(self.source(suffix)?));
         Some(Resource { source: Some(source), ..self.described(uri, suffix, entry)? })
@@ -247,21 +248,23 @@ impl Mount {
             size,
             meta: None,
         };
-        let parts = entry.size.map(part).into_iter().collect();
-        Some(Resource { parts, ..self.described(uri, suffix, Some(entry))? })
+        let mut listed = self.described(uri, suffix, Some(entry))?;
+        listed.parts = entry.size.map(part).into_iter().collect();
+        // What is known without reading the file.
+        listed.definition.mime_type = ::skill::mime_type_by_name(&listed.definition.name).map(str::to_owned);
+        Some(listed)
     }
 
     /// What the path and the mount say of a file.
     fn described(&self, uri: ResourceUri, suffix: &str, entry: Option<&MountEntry>) -> Option<Resource> {
         let name = name_of(suffix)?.into_owned();
-        let mime_type = ::skill::mime_type_by_name(&name).map(str::to_owned);
         Some(Resource {
             uri,
             definition: Definition {
                 name,
                 title: None,
                 description: None,
-                mime_type,
+                mime_type: None,
                 annotations: self.annotations.clone(),
                 icons: None,
                 meta: None,

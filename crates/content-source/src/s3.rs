@@ -180,7 +180,7 @@ impl S3 {
         if found.meta.size > bytes {
             return Err(FetchError::TooLarge);
         }
-        let mime_type = found.attributes.get(&Attribute::ContentType).map(|value| value.to_string());
+        let mime_type = found.attributes.get(&Attribute::ContentType).and_then(|value| stated(value));
         let modified = modified(&found.meta);
         let mut body = found.into_stream();
         let mut read = BytesMut::new();
@@ -382,6 +382,12 @@ fn failure(error: &object_store::Error) -> FetchError {
         Some(_) => FetchError::Unreachable,
         None => FetchError::Status { retry_after: None },
     }
+}
+
+/// The MIME type that was stored with an object. AWS answers one for objects that were stored without, which would keep the
+/// names of files from counting.
+fn stated(mime_type: &str) -> Option<String> {
+    (mime_type != "binary/octet-stream").then(|| mime_type.to_owned())
 }
 
 #[cfg(test)]

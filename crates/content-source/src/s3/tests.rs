@@ -323,3 +323,9 @@ fn settings_that_are_refused_name_their_member() {
         assert_eq!(connect(&settings, &secrets).unwrap_err().to_string(), expected, "{settings}");
     }
 }
+
+#[test]
+fn type_of_objects_without_one_is_not_stated() {
+    let types = ["text/markdown", "application/octet-stream", "binary/octet-stream"].map(stated);
+    assert_eq!(types, [Some("text/markdown".to_owned()), Some("application/octet-stream".to_owned()), None]);
+}
