@@ -13,7 +13,7 @@ use crate::model::scope::Revision;
 use crate::model::variant::Variant;
 use crate::sources::memory::Connection;
 
-/// How long it is known that a source has no such content.
+/// How long it is known at most that a source has no such content.
 const MISSING_FOR: Duration = Duration::from_secs(1);
 
 /// What is read.
@@ -92,7 +92,7 @@ impl Kept {
         let left = ages.ttl.saturating_sub(age);
         match &self.contents {
             Some(_) if !left.is_zero() => Some(self.content(left)),
-            None if age < MISSING_FOR => Some(None),
+            None if age < MISSING_FOR.min(ages.ttl) => Some(None),
             _ => None,
         }
     }
@@ -143,5 +143,26 @@ impl Key {
             }
         };
         behind_arc(size_of::<Location>()) + texts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::{Ages, FetchId, Kept};
+
+    #[test]
+    fn missing_content_is_known_for_a_second_or_as_long_as_content() {
+        let is_known = |age: u64, ttl: u64| {
+            let checked = Instant::now().checked_sub(Duration::from_millis(age)).unwrap();
+            let (ttl, stale) = (Duration::from_millis(ttl), Duration::ZERO);
+            let kept = Kept { id: FetchId(1), contents: None, validator: None, checked, is_of_round: false };
+            kept.fresh(Ages { ttl, stale }).is_some()
+        };
+        assert!(is_known(500, 5_000) && is_known(500, 900));
+        assert!(!is_known(1_500, 5_000) && !is_known(500, 400) && !is_known(0, 0));
     }
 }

@@ -175,6 +175,12 @@ async fn missing_content_is_remembered_for_a_second() {
     );
     assert_eq!(site.read("test://a").await, missing);
     assert_eq!(site.upstream.count(), 1);
+    // Not for longer than content is.
+    site.resource("new", json!({"connection": "api", "path": "a", "ttlMs": 0})).await;
+    for _ in 0..2 {
+        assert_eq!(site.read("test://new").await["error"]["data"]["code"], "resource_not_found");
+        assert_eq!(site.upstream.count(), 1);
+    }
     site.upstream.answer("a", text("now"));
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(site.text("test://a").await, "now");
