@@ -1,6 +1,6 @@
 //! Finds the subscribed URIs whose content is affected by changes of resource templates and mounts.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use uri_template::UriTemplate;
@@ -22,7 +22,7 @@ use crate::model::variant::Variant;
 
 /// The maximum number of changed templates; above it all URIs count as changed.
 const MAX_TEMPLATES: usize = 1_000;
-/// The maximum number of groups of callers; to callers beyond, all URIs count as changed.
+/// The maximum number of groups of callers; for callers beyond, only changes of content are told apart.
 const MAX_GROUPS: usize = 16;
 
 /// A template that changed, and how.
@@ -64,10 +64,7 @@ impl Catalog {
             let uris = self.answered_anew(tenant, view, &changes, uris).await;
             served.push(ServedAnew { callers, uris });
         }
-        if !others.is_empty() {
-            let of_content = changes.iter().map(|(change, _)| Some((change.revision, variant(change)?.uri)));
-            served.push(ServedAnew { callers: others, uris: of_content.collect() });
-        }
+        served.extend(changed_content(&changes, others));
         served
     }
 
@@ -120,6 +117,25 @@ fn grouped(
         }
     }
     (groups, others)
+}
+
+/// The URIs whose content changed for callers beyond the groups, whichever definition answers them: those of the changes
+/// that concern a caller. All URIs if definitions changed that concern it, or if telling callers apart costs too much.
+fn changed_content(changes: &[(Change, Audience)], callers: HashSet<CallerLabels>) -> Vec<ServedAnew> {
+    if changes.len().saturating_mul(callers.len()) > MAX_COMPARISONS {
+        return vec![ServedAnew::unknown(changes, &callers)];
+    }
+    let mut by_changes: HashMap<Vec<bool>, HashSet<CallerLabels>> = HashMap::new();
+    for caller in callers {
+        let concerning = changes.iter().map(|(_, audience)| audience.includes(&caller)).collect();
+        by_changes.entry(concerning).or_default().insert(caller);
+    }
+    let served = by_changes.into_iter().map(|(concerning, callers)| {
+        let concerning = changes.iter().zip(concerning).filter(|(_, concerning)| *concerning);
+        let of_content = concerning.map(|((change, _), _)| Some((change.revision, variant(change)?.uri)));
+        ServedAnew { callers, uris: of_content.collect() }
+    });
+    served.collect()
 }
 
 fn answered_anew(
@@ -212,5 +228,53 @@ impl Changed {
             Some(present) => ended && self.template.specificity() > present.specificity(),
             None => ended,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::changed_content;
+    use crate::model::audience::Audience;
+    use crate::model::label::{CallerLabels, Labels};
+    use crate::model::scope::{Change, ChangeKind, Revision};
+
+    fn labels(texts: &[&str]) -> Labels {
+        Labels::parse(texts.iter().copied()).unwrap()
+    }
+
+    fn change(revision: i64, kind: ChangeKind, subject: &str, seen_by: &[&str]) -> (Change, Audience) {
+        let change = Change { revision: Revision(revision), kind, subject: subject.to_owned() };
+        (change, Audience::of(&labels(seen_by)))
+    }
+
+    /// What is served anew to callers with each of these labels: the URIs, or that this is not known.
+    fn served(changes: &[(Change, Audience)], callers: &[&str]) -> Vec<Option<Option<Vec<String>>>> {
+        let caller = |label: &&str| CallerLabels::These(labels(&[label]));
+        let served = changed_content(changes, callers.iter().map(caller).collect::<HashSet<_>>());
+        let of_caller = |label| {
+            let served = served.iter().find(|served| served.callers.contains(&caller(label)))?;
+            let uris = served.uris.as_ref();
+            Some(uris.map(|uris| uris.iter().map(|(revision, uri)| format!("{revision} {uri}")).collect()))
+        };
+        callers.iter().map(of_caller).collect()
+    }
+
+    #[test]
+    fn hidden_content_is_not_served_anew_to_callers_beyond_the_groups() {
+        let changes = [
+            change(3, ChangeKind::EntryChanged, "m x:a", &["a"]),
+            change(4, ChangeKind::EntryChanged, "m x:b", &["b"]),
+            change(5, ChangeKind::EntryChanged, "m x:c", &[]),
+        ];
+        let uris = |texts: &[&str]| Some(Some(texts.iter().map(ToString::to_string).collect()));
+        assert_eq!(
+            served(&changes, &["a", "b", "c"]),
+            [uris(&["3 x:a", "5 x:c"]), uris(&["4 x:b", "5 x:c"]), uris(&["5 x:c"])]
+        );
+        // Which URIs a template serves is not determined.
+        let changes = [change(3, ChangeKind::TemplateBody, "x:{v}", &["a"]), changes[2].clone()];
+        assert_eq!(served(&changes, &["a", "b"]), [Some(None), uris(&["5 x:c"])]);
     }
 }
