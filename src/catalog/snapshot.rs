@@ -23,6 +23,7 @@ use super::template_set::Templates;
 use crate::cache::{Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
 use crate::model::allocated::{behind_arc, texts};
+use crate::model::audience::Audience;
 use crate::model::caller::Payer;
 use crate::model::content::ContentHash;
 use crate::model::definition::DefinitionKind;
@@ -307,7 +308,7 @@ impl AgentCell {
 
     /// The old snapshot with the changes since.
     fn patched(&self, old: &AgentSnapshot, state: &mut AgentState) -> AgentSnapshot {
-        let AgentState { head, description, changes, definitions, entries, .. } = state;
+        let AgentState { head, description, changes, audiences, definitions, entries, .. } = state;
         let mut all = old.definitions.all.clone();
         each_kind!(K => {
             let now = std::mem::take(K::of_mut(definitions));
@@ -317,9 +318,16 @@ impl AgentCell {
         let trees = old.definitions.trees.after(&all.mounts, changes, std::mem::take(entries));
         let templates = (!matched).then(|| old.definitions.templates.clone());
         let definitions = Definitions::indexed(all, templates, trees);
-        let is_registered = |uri: &str| definitions.all.resources.get(uri).is_some();
-        let touched = old.touched.after(changes, is_registered);
-        let touched_resources = old.touched_resources.after(changes, |uri| !is_registered(uri));
+        let resource = |change: &Change| definitions.all.resources.get(&change.subject);
+        // Of a resource alone if no others are concerned than those who see it: a mount or a template may answer these.
+        let is_of_resource = |change: &Change, audience: &Audience| {
+            resource(change).is_some_and(|resource| Audience::of(&resource.labels) == *audience)
+        };
+        let audiences = audiences.iter().map(|(audience, _)| audience);
+        let others = changes.iter().zip(audiences).filter(|(change, of)| !is_of_resource(change, of));
+        let touched = old.touched.after(others.map(|(change, _)| change));
+        let of_resources = changes.iter().filter(|change| resource(change).is_some());
+        let touched_resources = old.touched_resources.after(of_resources);
         let changed = (old.changed.after(changes), [touched, touched_resources]);
         self.at(head.revision, description.clone(), definitions, changed)
     }

@@ -1,5 +1,6 @@
 //! Inbound webhooks: their creation and deletion, and what a signed request changes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -198,12 +199,19 @@ impl Connections {
         }
         match &hook.subject {
             HookSubject::Resources(uris) => {
-                let unregistered = write.unregistered(hook.agent, uris).await?;
-                let served = write.served(hook.agent, &unregistered).await?;
-                for (uri, labels) in write.touch_resources(hook.agent, uris, revision, now).await? {
-                    write.change_for(Audience::of(&labels), scope, ChangeKind::ResourceTouched, uri);
+                let touched = write.touch_resources(hook.agent, uris, revision, now).await?;
+                let mut concerned: BTreeMap<_, _> = uris.iter().map(|uri| (uri.to_string(), None)).collect();
+                concerned.extend(touched.into_iter().map(|(uri, labels)| (uri, Some(Audience::of(&labels)))));
+                // Mounts and templates answer callers who do not see the resource.
+                let is_open = |audience: &Option<Audience>| *audience == Some(Audience::Everybody);
+                let others = concerned.iter().filter(|(_, audience)| !is_open(audience));
+                let others: Vec<_> = others.map(|(uri, _)| uri.clone()).collect();
+                let served = write.served(hook.agent, &others).await?;
+                for (uri, served) in others.into_iter().zip(served) {
+                    let audience = concerned.entry(uri).or_default();
+                    *audience = [audience.take(), served].into_iter().flatten().reduce(Audience::or);
                 }
-                for (uri, audience) in unregistered.into_iter().zip(served) {
+                for (uri, audience) in concerned {
                     if let Some(audience) = audience {
                         write.change_for(audience, scope, ChangeKind::ResourceTouched, uri);
                     }

@@ -33,12 +33,11 @@ impl Touched {
         self.by_uri.get(subject) == Some(&revision)
     }
 
-    /// With later changes, except those of registered resources.
-    pub(super) fn after(&self, changes: &[Change], is_registered: impl Fn(&str) -> bool) -> Self {
-        let is_of_template =
-            |change: &&Change| change.kind == ChangeKind::ResourceTouched && !is_registered(&change.subject);
+    /// With those of later changes that are changes of content.
+    pub(super) fn after<'c>(&self, changes: impl IntoIterator<Item = &'c Change>) -> Self {
+        let is_of_content = |change: &&Change| change.kind == ChangeKind::ResourceTouched;
         let mut touched = self.clone();
-        for change in changes.iter().filter(is_of_template) {
+        for change in changes.into_iter().filter(is_of_content) {
             if touched.by_uri.len() >= MAX_URIS {
                 touched = Self::all_at(change.revision);
             } else {
@@ -70,11 +69,12 @@ mod tests {
     #[test]
     fn changed_uris_have_the_revision_of_their_change() {
         let touched = Touched::all_at(Revision(5));
-        let touched = touched.after(&[change(6, "a:b"), change(7, "a:resource")], |uri| uri == "a:resource");
+        let defined = Change { kind: ChangeKind::ResourceDefined, ..change(7, "a:defined") };
+        let touched = touched.after(&[change(6, "a:b"), defined]);
         let of = |touched: &Touched, uri: &str| touched.of(uri).0;
-        assert_eq!((of(&touched, "a:b"), of(&touched, "a:c"), of(&touched, "a:resource")), (6, 5, 5));
+        assert_eq!((of(&touched, "a:b"), of(&touched, "a:c"), of(&touched, "a:defined")), (6, 5, 5));
         let many: Vec<_> = (0..MAX_URIS).map(|number| change(10, &format!("a:{number}"))).collect();
-        let touched = touched.after(&many, |_| false);
+        let touched = touched.after(&many);
         assert_eq!((of(&touched, "a:b"), touched.by_uri.len() <= MAX_URIS), (10, true));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Site, uris};
 use crate::support::answers::{answered, exact, normalized, problem};
-use crate::support::app::Replica;
+use crate::support::app::{Replica, resource};
 use crate::support::bucket::Bucket;
 use crate::support::events::listen;
 use crate::support::wait::eventually;
@@ -122,6 +122,24 @@ async fn hook_of_a_mounted_file_has_it_read_anew() {
     stream.expect_events(&[acknowledged, &format!("updated {uri}")]).await;
     bucket.write("guides/a.md", "changed");
     assert_eq!(site.text(uri).await.as_deref(), Some("one"), "it is fresh");
+    assert_eq!(Message::new("message-1").send(&site.replica, &id, &secret).await.status, 202);
+    stream.expect_events(&[&format!("updated {uri}")]).await;
+    assert_eq!(site.text(uri).await.as_deref(), Some("changed"));
+}
+
+#[tokio::test]
+async fn hook_has_a_file_read_anew_where_a_resource_is_hidden() {
+    let (bucket, site) = mounted().await;
+    let uri = "file:///guides/a.md";
+    let hidden = json!({"name": "a", "labels": ["staff"], "contents": [{"text": "hidden"}]});
+    assert_eq!(site.replica.admin("PUT", &resource("notes", uri), Some(hidden)).await.status, 201);
+    let (id, secret) = hook(&site.replica, json!({"uris": [uri]})).await;
+    let filter = json!({"resourcesListChanged": true, "resourceSubscriptions": [uri]});
+    let mut stream = listen(&site.replica, "notes", &site.key, json!(1), filter).await;
+    let acknowledged = "notifications/subscriptions/acknowledged";
+    stream.expect_events(&[acknowledged, &format!("updated {uri}")]).await;
+    assert_eq!(site.text(uri).await.as_deref(), Some("one"));
+    bucket.write("guides/a.md", "changed");
     assert_eq!(Message::new("message-1").send(&site.replica, &id, &secret).await.status, 202);
     stream.expect_events(&[&format!("updated {uri}")]).await;
     assert_eq!(site.text(uri).await.as_deref(), Some("changed"));
