@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 pub(super) use self::blocks::Block;
+use self::fetched::PROMPT;
 pub(super) use self::listed::ListedTool;
 use super::refusal::Refusal;
 use super::wire::Params;
@@ -65,6 +66,12 @@ pub(super) fn cost_of(params: &Params<'_>) -> CostClass {
     name.map_or(CostClass::Other, |name| tool::cost_of(&name))
 }
 
+/// An argument of a `tools/call`.
+fn argument_of<'a>(params: &Params<'a>, argument: &str) -> Option<Cow<'a, str>> {
+    let arguments = params.object("arguments").ok().flatten()?;
+    text_of(Members::read(arguments.get()).ok()?.get(argument)?)
+}
+
 /// The argument of a tool that names what it reads.
 fn subject_argument(tool: FixedTool) -> Option<&'static str> {
     match tool {
@@ -86,13 +93,19 @@ pub(super) fn resource_of(name: &str, arguments: &str) -> Option<ResourceUri> {
 pub(super) fn subject_of<'a>(params: &Params<'a>) -> Option<Cow<'a, str>> {
     let name = params.string("name").ok().flatten()?;
     let Some(argument) = FixedTool::parse(&name).and_then(subject_argument) else { return Some(name) };
-    let arguments = params.object("arguments").ok().flatten().and_then(|raw| Members::read(raw.get()).ok());
-    let subject = arguments.and_then(|members| text_of(members.get(argument)?)).or(Some(name))?;
-    // The id of a prompt that `search` returned.
-    Some(match subject {
-        Cow::Borrowed(id) if argument == "id" => Cow::Borrowed(id.strip_prefix("prompt:").unwrap_or(id)),
-        subject => subject,
+    Some(match argument_of(params, argument) {
+        Some(id) if argument == "id" => prompt_or_uri(id),
+        Some(subject) => subject,
+        None => name,
     })
+}
+
+/// What an id that `search` returned stands for: a URI, or the name of a prompt.
+fn prompt_or_uri(id: Cow<'_, str>) -> Cow<'_, str> {
+    match id {
+        Cow::Borrowed(id) => Cow::Borrowed(id.strip_prefix(PROMPT).unwrap_or(id)),
+        Cow::Owned(id) => Cow::Owned(id.strip_prefix(PROMPT).map(str::to_owned).unwrap_or(id)),
+    }
 }
 
 /// Whether a fault of a tool is shown to the model, as a result with `isError`, instead of failing the request. While an
@@ -109,4 +122,32 @@ fn is_shown(tool: &Tool, fault: &Fault) -> bool {
                 | Fault::SourceFailed(_)
                 | Fault::ResultTooLarge { .. }
         )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::subject_of;
+    use crate::mcp::wire::{Incoming, Message, parse};
+
+    /// The subject of a call with these parameters.
+    fn read(params: &str) -> Option<String> {
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
+        let Ok(Incoming::Message(Message::Request(request))) = parse(body.as_bytes()) else {
+            panic!("{params}")
+        };
+        subject_of(&request.params).map(Into::into)
+    }
+
+    #[test]
+    fn call_has_the_subject_of_what_it_reads() {
+        for (params, subject) in [
+            (r#"{"name":"fetch","arguments":{"id":"x:y"}}"#, Some("x:y")),
+            (r#"{"name":"fetch","arguments":{"id":"prompt:greet"}}"#, Some("greet")),
+            (r#"{"name":"fetch","arguments":{"id":"prompt:gr\u0065et"}}"#, Some("greet")),
+            (r#"{"name":"read_resource","arguments":{"uri":"prompt:p"}}"#, Some("prompt:p")),
+            ("{}", None),
+        ] {
+            assert_eq!(read(params), subject.map(str::to_owned), "{params}");
+        }
+    }
 }
