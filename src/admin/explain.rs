@@ -239,7 +239,10 @@ fn served_from(view: &View, message: &ExplainMessage) -> Option<ServedFrom> {
 
 fn cost_of(message: &ExplainMessage) -> CostClass {
     match Method::parse(&message.method) {
-        Some(Method::CallTool) => message.text("/name").map_or(CostClass::Other, tool::cost_of),
+        Some(Method::CallTool) => {
+            let id = || message.text("/arguments/id");
+            message.text("/name").map_or(CostClass::Other, |name| tool::cost_of(name, id))
+        }
         method => method.map_or(CostClass::Other, Method::cost),
     }
 }
@@ -279,7 +282,8 @@ fn hidden_by_tool(view: &View, name: &str, message: &ExplainMessage) -> Option<F
         FixedTool::Fetch => {
             let id = message.text("/arguments/id")?;
             let uri = ResourceUri::parse(id).ok()?;
-            let hides_prompt = id.strip_prefix("prompt:").is_some_and(|name| view.hides::<Prompt>(name));
+            let hides_prompt =
+                id.strip_prefix(tool::PROMPT_ID).is_some_and(|name| view.hides::<Prompt>(name));
             let hides = view.hides_uri(&uri) || (hides_prompt && view.answering(&uri).is_err());
             hides.then_some(Fault::ResourceNotFound(uri))
         }

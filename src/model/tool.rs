@@ -158,14 +158,19 @@ pub fn can_be_tool(prompt: &str) -> bool {
         && FixedTool::parse(prompt).is_none()
 }
 
-/// The cost of a call of the tool of this name: that of the method that it stands for. It does not depend on which tools an
-/// agent offers, since it is charged before that is known.
-pub fn cost_of(name: &str) -> CostClass {
+/// What precedes the name of a prompt in the id by which `search` returns it and `fetch` takes it.
+pub const PROMPT_ID: &str = "prompt:";
+
+/// The cost of a call of the tool of this name: that of the method that it stands for, which for `fetch` depends on its
+/// argument `id`. It does not depend on what an agent offers, since it is charged before that is known.
+pub fn cost_of<T: AsRef<str>>(name: &str, id: impl FnOnce() -> Option<T>) -> CostClass {
+    let names_prompt = || id().is_some_and(|id| id.as_ref().starts_with(PROMPT_ID));
     match FixedTool::parse(name) {
         Some(FixedTool::ListResources | FixedTool::ListPrompts) => CostClass::List,
         Some(FixedTool::Search) => CostClass::Search,
-        Some(FixedTool::Fetch | FixedTool::ReadResource) => CostClass::Read,
         Some(FixedTool::GetPrompt) => CostClass::Prompt,
+        Some(FixedTool::Fetch) if names_prompt() => CostClass::Prompt,
+        Some(FixedTool::Fetch | FixedTool::ReadResource) => CostClass::Read,
         None if can_be_tool(name) => CostClass::Prompt,
         None => CostClass::Other,
     }
@@ -222,8 +227,14 @@ mod tests {
             ("greet", CostClass::Prompt),
             ("no.tool", CostClass::Other),
         ] {
-            assert_eq!(cost_of(name), cost, "{name}");
+            assert_eq!(cost_of(name, || None::<&str>), cost, "{name}");
         }
+        for (id, cost) in
+            [("prompt:p", CostClass::Prompt), ("prompts:p", CostClass::Read), ("", CostClass::Read)]
+        {
+            assert_eq!(cost_of("fetch", || Some(id)), cost, "{id}");
+        }
+        assert_eq!(cost_of("read_resource", || Some("prompt:p")), CostClass::Read);
     }
 
     #[test]

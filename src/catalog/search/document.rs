@@ -17,6 +17,7 @@ use crate::model::prompt::{Prompt, PromptName};
 use crate::model::resource::{Part, PartKind, Resource};
 use crate::model::skill::{Skill, SkillRoot};
 use crate::model::template::ResourceTemplate;
+use crate::model::tool::PROMPT_ID;
 
 /// The kinds of definitions that are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -163,7 +164,7 @@ impl Searched for Prompt {
     }
 
     fn id(&self) -> String {
-        format!("prompt:{}", self.name)
+        format!("{PROMPT_ID}{}", self.name)
     }
 
     fn texts(&self) -> Texts<'_> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::fetched::{Fetched, PROMPT};
+use super::fetched::Fetched;
 use crate::mcp::call_handler::{CallContext, CallHandler};
 use crate::mcp::refusal::Refusal;
 use crate::mcp::results::ResultForm;
@@ -12,13 +12,14 @@ use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::template::ResourceTemplate;
+use crate::model::tool::PROMPT_ID;
 
 impl CallHandler {
     /// The text of what `search` found under an id.
     pub(super) async fn fetch(&self, context: &CallContext<'_>, id: &str) -> Result<Bytes, Refusal> {
         let view = &context.view;
         let form = ResultForm::Fetch { members: context.dialect.tool_members() };
-        let prompt = id.strip_prefix(PROMPT).unwrap_or_default();
+        let prompt = id.strip_prefix(PROMPT_ID).unwrap_or_default();
         if view.get::<Prompt>(prompt).is_some()
             && let Ok(name) = PromptName::parse(prompt)
         {

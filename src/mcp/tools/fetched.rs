@@ -11,9 +11,7 @@ use crate::model::fault::Fault;
 use crate::model::prompt::Prompt;
 use crate::model::resource::PartKind;
 use crate::model::template::ResourceTemplate;
-
-/// What precedes the name of a prompt in its id.
-pub(super) const PROMPT: &str = "prompt:";
+use crate::model::tool::PROMPT_ID;
 
 /// The result.
 #[derive(Debug, Serialize)]
@@ -77,7 +75,7 @@ impl<'a> Fetched<'a> {
     pub(in crate::mcp) fn of_messages(prompt: &'a Prompt, messages: &Messages, most: usize) -> Self {
         let texts: Vec<_> = messages.messages.iter().map(|message| text_in(&message.content.kind)).collect();
         let (name, title) = (prompt.name.as_str(), prompt.definition.title.as_deref());
-        let id = Cow::Owned(format!("{PROMPT}{name}"));
+        let id = Cow::Owned(format!("{PROMPT_ID}{name}"));
         Self::new(id, title.unwrap_or(name), Cow::Owned(texts.join("\n\n")), most)
     }
 

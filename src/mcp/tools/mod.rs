@@ -15,7 +15,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 pub(super) use self::blocks::Block;
-use self::fetched::PROMPT;
 pub(super) use self::listed::ListedTool;
 use super::refusal::Refusal;
 use super::wire::Params;
@@ -25,7 +24,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::method::CostClass;
 use crate::model::prompt::Prompt;
-use crate::model::tool::{self, FixedTool, ToolSet, can_be_tool};
+use crate::model::tool::{self, FixedTool, PROMPT_ID, ToolSet, can_be_tool};
 
 /// A tool that an agent offers to a caller.
 #[derive(Debug, Clone)]
@@ -63,7 +62,7 @@ impl Tool {
 /// The cost of a `tools/call`.
 pub(super) fn cost_of(params: &Params<'_>) -> CostClass {
     let name = params.string("name").ok().flatten();
-    name.map_or(CostClass::Other, |name| tool::cost_of(&name))
+    name.map_or(CostClass::Other, |name| tool::cost_of(&name, || argument_of(params, "id")))
 }
 
 /// An argument of a `tools/call`.
@@ -103,8 +102,8 @@ pub(super) fn subject_of<'a>(params: &Params<'a>) -> Option<Cow<'a, str>> {
 /// What an id that `search` returned stands for: a URI, or the name of a prompt.
 fn prompt_or_uri(id: Cow<'_, str>) -> Cow<'_, str> {
     match id {
-        Cow::Borrowed(id) => Cow::Borrowed(id.strip_prefix(PROMPT).unwrap_or(id)),
-        Cow::Owned(id) => Cow::Owned(id.strip_prefix(PROMPT).map(str::to_owned).unwrap_or(id)),
+        Cow::Borrowed(id) => Cow::Borrowed(id.strip_prefix(PROMPT_ID).unwrap_or(id)),
+        Cow::Owned(id) => Cow::Owned(id.strip_prefix(PROMPT_ID).map(str::to_owned).unwrap_or(id)),
     }
 }
 
@@ -126,28 +125,35 @@ fn is_shown(tool: &Tool, fault: &Fault) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::subject_of;
+    use super::{cost_of, subject_of};
     use crate::mcp::wire::{Incoming, Message, parse};
+    use crate::model::method::CostClass;
 
-    /// The subject of a call with these parameters.
-    fn read(params: &str) -> Option<String> {
+    /// The subject of a call with these parameters, and its cost.
+    fn read(params: &str) -> (Option<String>, CostClass) {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
         let Ok(Incoming::Message(Message::Request(request))) = parse(body.as_bytes()) else {
             panic!("{params}")
         };
-        subject_of(&request.params).map(Into::into)
+        (subject_of(&request.params).map(Into::into), cost_of(&request.params))
     }
 
     #[test]
-    fn call_has_the_subject_of_what_it_reads() {
-        for (params, subject) in [
-            (r#"{"name":"fetch","arguments":{"id":"x:y"}}"#, Some("x:y")),
-            (r#"{"name":"fetch","arguments":{"id":"prompt:greet"}}"#, Some("greet")),
-            (r#"{"name":"fetch","arguments":{"id":"prompt:gr\u0065et"}}"#, Some("greet")),
-            (r#"{"name":"read_resource","arguments":{"uri":"prompt:p"}}"#, Some("prompt:p")),
-            ("{}", None),
+    fn call_has_the_subject_and_the_cost_of_what_it_reads() {
+        for (params, subject, cost) in [
+            (r#"{"name":"fetch","arguments":{"id":"x:y"}}"#, Some("x:y"), CostClass::Read),
+            (r#"{"name":"fetch","arguments":{"id":"prompt:greet"}}"#, Some("greet"), CostClass::Prompt),
+            (r#"{"name":"fetch","arguments":{"id":"prompt:gr\u0065et"}}"#, Some("greet"), CostClass::Prompt),
+            (r#"{"name":"fetch","arguments":{"id":"\u0070rompt:greet"}}"#, Some("greet"), CostClass::Prompt),
+            (r#"{"name":"fetch","arguments":{"id":"x:\u0079"}}"#, Some("x:y"), CostClass::Read),
+            (r#"{"name":"fetch","arguments":{"id":1}}"#, Some("fetch"), CostClass::Read),
+            (r#"{"name":"fetch"}"#, Some("fetch"), CostClass::Read),
+            (r#"{"name":"read_resource","arguments":{"uri":"prompt:p"}}"#, Some("prompt:p"), CostClass::Read),
+            (r#"{"name":"get_prompt","arguments":{"name":"greet"}}"#, Some("greet"), CostClass::Prompt),
+            (r#"{"name":"search","arguments":{"query":"q"}}"#, Some("search"), CostClass::Search),
+            ("{}", None, CostClass::Other),
         ] {
-            assert_eq!(read(params), subject.map(str::to_owned), "{params}");
+            assert_eq!(read(params), (subject.map(str::to_owned), cost), "{params}");
         }
     }
 }
