@@ -54,11 +54,11 @@ struct Gate {
 impl Gate {
     fn new(revision: Revision, limits: &ConnectionLimits, bytes_per_second: u64) -> Self {
         let positive = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+        // By the time between two, since half of an odd number a second is no whole number.
         let quota = |part: u32| {
-            let burst = positive(limits.burst / part);
-            DefaultDirectRateLimiter::direct(
-                Quota::per_second(positive(limits.per_second / part)).allow_burst(burst),
-            )
+            let period = Duration::from_secs(part.into()) / limits.per_second.max(1);
+            let quota = Quota::with_period(period).unwrap_or_else(|| Quota::per_second(NonZeroU32::MAX));
+            DefaultDirectRateLimiter::direct(quota.allow_burst(positive(limits.burst / part)))
         };
         let places = usize::try_from(limits.concurrent).unwrap_or(1).max(1);
         Self {
@@ -220,6 +220,40 @@ impl Drop for Count {
             *count -= 1;
             if *count == 0 {
                 by_tenant.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use governor::DefaultDirectRateLimiter;
+    use governor::clock::{Clock, DefaultClock};
+
+    use super::Gate;
+    use crate::model::connection::ConnectionLimits;
+    use crate::model::scope::Revision;
+
+    /// How long the second of two at once has to wait.
+    fn wait(limiter: &DefaultDirectRateLimiter) -> Duration {
+        assert!(limiter.check().is_ok());
+        limiter.check().unwrap_err().wait_time_from(DefaultClock::default().now())
+    }
+
+    #[test]
+    fn polls_use_at_most_half_of_the_rate() {
+        for (per_second, of_fetches, of_polls) in [(1, 1_000, 2_000), (3, 333, 667), (50, 20, 40)] {
+            let limits = ConnectionLimits { per_second, burst: 1, ..ConnectionLimits::default() };
+            let gate = Gate::new(Revision(1), &limits, 0);
+            for (limiter, due) in [(&gate.rate, of_fetches), (&gate.polls, of_polls)] {
+                let (wait, due) = (wait(limiter), Duration::from_millis(due));
+                // The time that the test takes is waited for less.
+                assert!(
+                    wait <= due + Duration::from_millis(1) && wait > due * 3 / 5,
+                    "{per_second} {wait:?}"
+                );
             }
         }
     }
