@@ -1,5 +1,7 @@
 //! Where skills may be: not inside or around another one, nor over a resource.
 
+use std::borrow::Cow;
+
 use super::target::Target;
 use crate::model::fault::Fault;
 use crate::model::skill::{SKILL_URIS, SkillRoot};
@@ -23,13 +25,20 @@ pub(super) async fn check_free(write: &mut Write, target: &Target, root: &SkillR
 
 /// Checks that a resource which is added is not below a skill.
 pub(super) async fn check_outside(write: &mut Write, target: &Target, uri: &str) -> Result<(), Fault> {
-    if !uri.starts_with(SKILL_URIS) {
-        return Ok(());
-    }
+    let Some(uri) = of_skills(uri) else { return Ok(()) };
     // A slash at the end, so that the folder of a skill is found for its own URI.
     let folder = format!("{uri}/");
     let roots: Vec<_> = SkillRoot::around(&folder).chain([folder.as_str()]).collect();
     if write.has_skill(target.agent, &roots).await? { Err(INSIDE) } else { Ok(()) }
+}
+
+/// The URI with its scheme in lower case, as skills have it, if it is one of their scheme: schemes are compared without case.
+fn of_skills(uri: &str) -> Option<Cow<'_, str>> {
+    let (scheme, rest) = uri.split_at_checked(SKILL_URIS.len())?;
+    let is_of_skills = scheme.eq_ignore_ascii_case(SKILL_URIS);
+    is_of_skills.then(|| {
+        if scheme == SKILL_URIS { Cow::Borrowed(uri) } else { Cow::Owned(format!("{SKILL_URIS}{rest}")) }
+    })
 }
 
 /// Checks that no skill is inside another one or over a resource, where these are all of an agent, in any order.
@@ -44,7 +53,8 @@ pub(super) fn check_apart<'a>(
     if nested.is_some() {
         return Err(OCCUPIED);
     }
-    for uri in uris.filter(|uri| uri.starts_with(SKILL_URIS)) {
+    for uri in uris.filter_map(of_skills) {
+        let uri = &*uri;
         let folder = format!("{uri}/");
         let is_folder = roots.binary_search_by(|root| root.as_str().cmp(&folder)).is_ok();
         let before = roots.partition_point(|root| root.as_str() <= uri);
@@ -73,7 +83,15 @@ mod tests {
         assert!(is_apart(&["a", "a-b", "b/c", "b/d"], &["skill://a0", "skill://b", "skill://b/e", "x:a/a"]));
         assert!(!is_apart(&["a-b", "a", "a/b"], &[]));
         assert!(!is_apart(&["x/a", "x/a/b/c", "x/a-b"], &[]));
-        for uri in ["skill://b/c", "skill://b/c/", "skill://b/c/d", "skill://b/c/SKILL.md"] {
+        assert!(is_apart(&["b/c"], &["SKILL://b/e", "SKILL:b/c/d", "skill"]));
+        for uri in [
+            "skill://b/c",
+            "skill://b/c/",
+            "skill://b/c/d",
+            "skill://b/c/SKILL.md",
+            "SKILL://b/c",
+            "Skill://b/c/d",
+        ] {
             assert!(!is_apart(&["a", "b/c", "b/c-d"], &[uri]), "{uri}");
         }
     }
