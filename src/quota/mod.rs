@@ -2,6 +2,7 @@
 
 pub mod limits;
 mod period_limit;
+mod quota_holder;
 mod quota_meter;
 mod quotas;
 pub mod usage;

@@ -6,23 +6,20 @@
 //! credit is settled with the next share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use parking_lot::Mutex;
-use time::{Date, OffsetDateTime};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::period_limit::PeriodLimit;
+use super::quota_holder::{Holder, Left, RETRY_INTERVAL, Taken, name};
 use super::quota_meter::{QuotaLeft, QuotaMeter};
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::limits::{Period, QuotaRequest, QuotaShare, UseLimits};
 use crate::store::{Store, StoreError};
-
-/// How long a quota counts as exhausted before the database is queried again: another replica may have returned a
-/// share.
-const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a call waits for the database before it is admitted on credit.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,106 +34,6 @@ pub(super) struct Quotas {
     meter: QuotaMeter,
     /// An outage of the database: its start, and the last attempt to query it.
     away: Mutex<Option<(Instant, Instant)>>,
-}
-
-/// An agent or a tenant.
-#[derive(Debug, Default)]
-struct Holder {
-    day: Mutex<Left>,
-    month: Mutex<Left>,
-    /// Held while a share is reserved or returned.
-    taking: tokio::sync::Mutex<()>,
-    touched: AtomicBool,
-}
-
-/// The state of one period.
-#[derive(Debug, Clone, Copy, Default)]
-struct Left {
-    start: Option<Date>,
-    /// The remaining share; negative if more was used than reserved.
-    share: QuotaShare,
-    /// When the database had nothing left, and the limits at that time.
-    exhausted: Option<(Instant, PeriodLimit)>,
-}
-
-/// The outcome of an attempt to spend from memory.
-enum Taken {
-    Yes,
-    /// The share is too small.
-    Short(QuotaRequest),
-    /// The quota is exhausted on all replicas.
-    No(&'static str),
-}
-
-/// The name of a quota in errors.
-fn name(period: Period, calls: bool) -> &'static str {
-    match (period, calls) {
-        (Period::Day, true) => "daily call",
-        (Period::Day, false) => "daily byte",
-        (Period::Month, true) => "monthly call",
-        (Period::Month, false) => "monthly byte",
-    }
-}
-
-impl Left {
-    /// Whether the share has too few calls or too few bytes.
-    fn short(&self, most: PeriodLimit, calls: i64) -> (bool, bool) {
-        let calls = most.calls.is_some() && self.share.calls < calls;
-        (calls, most.bytes.is_some() && self.share.bytes <= 0)
-    }
-
-    /// Whether the database recently reported the quota under these limits as exhausted.
-    fn is_exhausted(&self, most: PeriodLimit) -> bool {
-        self.exhausted.is_some_and(|(when, under)| under == most && when.elapsed() < RETRY_INTERVAL)
-    }
-
-    /// The quota that one call would find exhausted, according to the memory of this replica.
-    fn known_exhausted(&self, period: Period, most: PeriodLimit, at: OffsetDateTime) -> Option<&'static str> {
-        let (short_of_calls, short_of_bytes) = self.short(most, 1);
-        let known = self.start == Some(period.start(at)) && self.is_exhausted(most);
-        (known && (short_of_calls || short_of_bytes)).then(|| name(period, short_of_calls))
-    }
-
-    fn take(&mut self, period: Period, most: PeriodLimit, calls: i64, at: OffsetDateTime) -> Taken {
-        let start = period.start(at);
-        if self.start != Some(start) {
-            *self = Self { start: Some(start), ..Self::default() };
-        }
-        let (short_of_calls, short_of_bytes) = self.short(most, calls);
-        if !short_of_calls && !short_of_bytes {
-            self.share.calls -= if most.calls.is_some() { calls } else { 0 };
-            return Taken::Yes;
-        }
-        if self.is_exhausted(most) {
-            return Taken::No(name(period, short_of_calls));
-        }
-        let needed = |short: bool, needed: i64| if short { needed } else { 0 };
-        Taken::Short(QuotaRequest {
-            period,
-            start,
-            calls: (most.calls, needed(short_of_calls, calls - self.share.calls)),
-            bytes: (most.bytes, needed(short_of_bytes, 1 - self.share.bytes)),
-        })
-    }
-}
-
-impl Holder {
-    fn left(&self, period: Period) -> &Mutex<Left> {
-        match period {
-            Period::Day => &self.day,
-            Period::Month => &self.month,
-        }
-    }
-
-    fn adjust(&self, period: Period, most: PeriodLimit, by: QuotaShare) {
-        let share = &mut self.left(period).lock().share;
-        if most.calls.is_some() {
-            share.calls = share.calls.saturating_add(by.calls);
-        }
-        if most.bytes.is_some() {
-            share.bytes = share.bytes.saturating_add(by.bytes);
-        }
-    }
 }
 
 /// Why calls are not admitted.
