@@ -1,6 +1,6 @@
 //! The shares of one agent or tenant on this replica.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -16,8 +16,8 @@ pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// An agent or a tenant.
 #[derive(Debug, Default)]
 pub(super) struct Holder {
-    pub(super) day: Mutex<Left>,
-    pub(super) month: Mutex<Left>,
+    day: Mutex<Left>,
+    month: Mutex<Left>,
     /// Held while a share is reserved or returned.
     pub(super) taking: tokio::sync::Mutex<()>,
     /// Whether calls were spent since unused shares were last returned.
@@ -27,7 +27,7 @@ pub(super) struct Holder {
 /// The state of one period.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Left {
-    /// When the period began; `None` before the first call.
+    /// The first day of the period; `None` before anything is charged.
     pub(super) start: Option<Date>,
     /// The remaining share; negative if more was used than reserved.
     pub(super) share: QuotaShare,
@@ -55,14 +55,29 @@ pub(super) fn name(period: Period, calls: bool) -> &'static str {
 }
 
 impl Left {
+    /// The state of a period that begins.
+    fn of(start: Date) -> Self {
+        Self { start: Some(start), ..Self::default() }
+    }
+
+    /// Subtracts bytes that are known only after a request. They may exceed the share, and count in the period that has
+    /// begun by then.
+    pub(super) fn charge_bytes(&mut self, start: Date, bytes: i64) {
+        // Requests that end together may be charged in another order: the period does not go back.
+        if self.start.is_none_or(|known| known < start) {
+            *self = Self::of(start);
+        }
+        self.share.bytes = self.share.bytes.saturating_sub(bytes);
+    }
+
     /// Whether the share has too few calls or too few bytes.
-    pub(super) fn short(&self, most: PeriodLimit, calls: i64) -> (bool, bool) {
+    fn short(&self, most: PeriodLimit, calls: i64) -> (bool, bool) {
         let calls = most.calls.is_some() && self.share.calls < calls;
         (calls, most.bytes.is_some() && self.share.bytes <= 0)
     }
 
     /// Whether the database recently reported the quota under these limits as exhausted.
-    pub(super) fn is_exhausted(&self, most: PeriodLimit) -> bool {
+    fn is_exhausted(&self, most: PeriodLimit) -> bool {
         self.exhausted.is_some_and(|(when, under)| under == most && when.elapsed() < RETRY_INTERVAL)
     }
 
@@ -87,7 +102,7 @@ impl Left {
     ) -> Taken {
         let start = period.start(at);
         if self.start != Some(start) {
-            *self = Self { start: Some(start), ..Self::default() };
+            *self = Self::of(start);
         }
         let (short_of_calls, short_of_bytes) = self.short(most, calls);
         if !short_of_calls && !short_of_bytes {
@@ -115,13 +130,52 @@ impl Holder {
         }
     }
 
-    pub(super) fn adjust(&self, period: Period, most: PeriodLimit, by: QuotaShare) {
+    /// Charges calls that were admitted on credit.
+    pub(super) fn charge_credit(&self, period: Period, most: PeriodLimit, calls: i64) {
         let share = &mut self.left(period).lock().share;
-        if most.calls.is_some() {
-            share.calls = share.calls.saturating_add(by.calls);
+        share.calls = share.calls.saturating_sub(if most.calls.is_some() { calls } else { 0 });
+    }
+
+    /// Adds calls that were spent in vain at `at`, unless the period they were spent in is over.
+    pub(super) fn refund(&self, period: Period, most: PeriodLimit, calls: i64, at: OffsetDateTime) {
+        let mut left = self.left(period).lock();
+        if most.calls.is_some() && left.start == Some(period.start(at)) {
+            left.share.calls = left.share.calls.saturating_add(calls);
         }
-        if most.bytes.is_some() {
-            share.bytes = share.bytes.saturating_add(by.bytes);
+    }
+
+    /// Whether nothing is left to return, and nothing was spent since the last return.
+    pub(super) fn is_idle(&self) -> bool {
+        let nothing = |left: &Mutex<Left>| left.lock().share == QuotaShare::default();
+        !self.touched.load(Ordering::Relaxed) && nothing(&self.day) && nothing(&self.month)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::{Holder, Left, Period, PeriodLimit, QuotaShare, Taken};
+
+    #[test]
+    fn calls_spent_in_vain_are_added_to_their_own_period_only() {
+        let (holder, most) = (Holder::default(), PeriodLimit { calls: Some(9), bytes: None });
+        let (before, after) = (datetime!(2026-11-23 23:59 UTC), datetime!(2026-11-24 00:00 UTC));
+        for (begun, left) in [(before, 1), (after, 0)] {
+            let taken = holder.left(Period::Day).lock().take(Period::Day, most, 1, begun);
+            assert!(matches!(taken, Taken::Short(_)));
+            holder.refund(Period::Day, most, 1, before);
+            assert_eq!(holder.left(Period::Day).lock().share, QuotaShare { calls: left, bytes: 0 });
+        }
+    }
+
+    #[test]
+    fn bytes_are_charged_to_the_latest_period() {
+        let (before, after) = (datetime!(2026-11-23 23:59 UTC), datetime!(2026-11-24 00:00 UTC));
+        let mut left = Left::default();
+        for (at, bytes) in [(before, -1), (after, -1), (before, -2)] {
+            left.charge_bytes(Period::Day.start(at), 1);
+            assert_eq!(left.share, QuotaShare { calls: 0, bytes });
         }
     }
 }

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::period_limit::PeriodLimit;
-use super::quota_holder::{Holder, Left, RETRY_INTERVAL, Taken, name};
+use super::quota_holder::{Holder, RETRY_INTERVAL, Taken, name};
 use super::quota_meter::{QuotaLeft, QuotaMeter};
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::limits::{Period, QuotaRequest, QuotaShare, UseLimits};
@@ -87,11 +87,7 @@ impl Quotas {
             }
             let taken = self.take_of((uid, metered), &holder, (period, most), calls, at).await;
             if taken.is_err() && period == Period::Month {
-                holder.adjust(
-                    Period::Day,
-                    PeriodLimit::of(limits, Period::Day),
-                    QuotaShare { calls, bytes: 0 },
-                );
+                holder.refund(Period::Day, PeriodLimit::of(limits, Period::Day), calls, at);
             }
             taken?;
         }
@@ -123,7 +119,7 @@ impl Quotas {
                 Taken::Short(need) => need,
             };
             let Some((share, reserved)) = self.reserve(uid, &need).await? else {
-                holder.adjust(period, most, QuotaShare { calls: -calls, bytes: 0 });
+                holder.charge_credit(period, most, calls);
                 return Ok(());
             };
             if metered {
@@ -204,12 +200,26 @@ impl Quotas {
         Ok(None)
     }
 
-    /// Changes the remaining share of an agent or a tenant: adds what was spent in vain, subtracts what is known only
-    /// after a request, which may therefore exceed the quota.
-    pub(super) fn adjust(&self, uid: Uuid, limits: &UseLimits, by: QuotaShare) {
+    /// Adds calls of an agent or a tenant that were spent in vain at `at`.
+    pub(super) fn refund(&self, uid: Uuid, limits: &UseLimits, calls: i64, at: OffsetDateTime) {
+        // Without a holder its share was returned, and the calls stay charged.
         if let Some(holder) = self.holders.get(&uid) {
             for period in [Period::Day, Period::Month] {
-                holder.adjust(period, PeriodLimit::of(limits, period), by);
+                holder.refund(period, PeriodLimit::of(limits, period), calls, at);
+            }
+        }
+    }
+
+    /// Subtracts bytes, known only after a request, which may therefore exceed the quota.
+    pub(super) fn charge_bytes(&self, uid: Uuid, limits: &UseLimits, bytes: i64, at: OffsetDateTime) {
+        let limited = |period: &Period| bytes > 0 && PeriodLimit::of(limits, *period).bytes.is_some();
+        for period in [Period::Day, Period::Month].into_iter().filter(limited) {
+            let charge = |holder: &Holder| holder.left(period).lock().charge_bytes(period.start(at), bytes);
+            match self.holders.get(&uid) {
+                Some(holder) => charge(&holder),
+                // The request lasted longer than an unused share is held. Charged while the entry is locked, so that the
+                // holder is not removed before.
+                None => charge(&self.holders.entry(uid).or_default()),
             }
         }
     }
@@ -228,11 +238,7 @@ impl Quotas {
                     return;
                 }
             }
-            let idle = |holder: &Holder| {
-                let nothing = |left: &Mutex<Left>| left.lock().share == QuotaShare::default();
-                !holder.touched.load(Ordering::Relaxed) && nothing(&holder.day) && nothing(&holder.month)
-            };
-            self.holders.remove_if(&uid, |_, holder| Arc::strong_count(holder) <= 2 && idle(holder));
+            self.holders.remove_if(&uid, |_, holder| Arc::strong_count(holder) <= 2 && holder.is_idle());
         }
     }
 

@@ -15,7 +15,7 @@ use super::quotas::Quotas;
 use crate::model::agent::AccessLimits;
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::ids::{AgentId, TenantId};
-use crate::model::limits::{QuotaShare, Usage, UsageInterval, UsageRow, UseLimits};
+use crate::model::limits::{Usage, UsageInterval, UsageRow, UseLimits};
 use crate::model::sources::Sources;
 use crate::store::Store;
 
@@ -112,13 +112,13 @@ impl UsageBook {
         if calls == 0 {
             return Ok(());
         }
-        let calls = i64::from(calls);
+        let (calls, at) = (i64::from(calls), self.sources.clock.now());
         for (nth, (scope, uid, limits)) in self.quotas_of(subject).enumerate() {
             let holder = (uid, subject.own && scope == LimitScope::Tenant);
-            let taken = Box::pin(self.quotas.take(holder, &limits, calls, self.sources.clock.now())).await;
+            let taken = Box::pin(self.quotas.take(holder, &limits, calls, at)).await;
             if let Err(refused) = taken {
                 for (_, uid, limits) in self.quotas_of(subject).take(nth) {
-                    self.quotas.adjust(uid, &limits, QuotaShare { calls, bytes: 0 });
+                    self.quotas.refund(uid, &limits, calls, at);
                 }
                 return Err(refused.of(scope));
             }
@@ -149,7 +149,7 @@ impl UsageBook {
         self.counters.count(subject.agent, method, at, usage);
         let bytes = i64::try_from(usage.bytes_in + usage.bytes_out).unwrap_or(i64::MAX);
         for (_, uid, limits) in self.quotas_of(subject) {
-            self.quotas.adjust(uid, &limits, QuotaShare { calls: 0, bytes: -bytes });
+            self.quotas.charge_bytes(uid, &limits, bytes, at);
         }
     }
 

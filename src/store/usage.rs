@@ -180,7 +180,7 @@ impl Store {
         Ok(row.unwrap_or_default())
     }
 
-    /// Returns the unused part of a reserved share.
+    /// Returns the unused part of a reserved share. What is negative in it was used beyond the share, and is added.
     pub async fn return_quota(
         &self,
         holder: Uuid,
@@ -190,8 +190,12 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.run(async |connection| {
             sqlx::query!(
-                "update quotas set calls = greatest(0, calls - $4), bytes = greatest(0, bytes - $5)
-                where holder = $1 and period = $2 and start = $3",
+                // There is no row where nothing was reserved: for calls on credit, and for the bytes of a request that ended
+                // in another period.
+                "insert into quotas as q (holder, period, start, calls, bytes, granted_calls, granted_bytes)
+                values ($1, $2, $3, greatest(0, 0 - $4::bigint), greatest(0, 0 - $5::bigint), 0, 0)
+                on conflict (holder, period, start) do update set
+                    calls = greatest(0, q.calls - $4), bytes = greatest(0, q.bytes - $5)",
                 holder,
                 period.as_str(),
                 start,

@@ -1,5 +1,7 @@
 //! Quotas for all replicas together, and usage reports.
 
+mod quota_shares;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

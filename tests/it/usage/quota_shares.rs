@@ -1,0 +1,65 @@
+//! Shares of quotas: what is charged after they are returned.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use time::macros::datetime;
+use waggle::model::sources::FailPoint;
+
+use super::{limit, list};
+use crate::support::app::Builder;
+use crate::support::clock::ManualClock;
+use crate::support::cluster::database;
+use crate::support::events::listen;
+use crate::support::faults::FaultScript;
+use crate::support::wait::eventually;
+
+const CALLS: &str = "select calls from quotas where period = 'day'";
+const BYTES: &str = "select bytes from quotas where period = 'day'";
+#[tokio::test]
+async fn bytes_of_a_request_count_after_its_share_is_returned() {
+    let database = database().await;
+    let faults = FaultScript::new();
+    let replica = Arc::new(Builder::new(&database).fault_injector(faults.clone()).start().await);
+    let key = replica.acme("a").await;
+    limit(&replica, "/agents/a", json!({"bytesPerDay": 100_000})).await;
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    let mut used = ping.to_string().len() + replica.http.post("a", &key, &ping).await.body.len();
+    let is_charged = async |used: usize| {
+        let charged = async || usize::try_from(database.number(BYTES).await).unwrap() == used;
+        eventually("the bytes are charged, and the share is returned", charged).await;
+    };
+    is_charged(used).await;
+    // A ping loads nothing; the first list loads the catalog.
+    let held = faults.hold(FailPoint::CacheFillRead);
+    let listing = tokio::spawn({
+        let (replica, key) = (Arc::clone(&replica), key.clone());
+        async move { list(&replica, "a", &key).await }
+    });
+    held.meanwhile(is_charged(used)).await;
+    let request = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    used += request.to_string().len() + listing.await.unwrap().body.len();
+    is_charged(used).await;
+}
+
+#[tokio::test]
+async fn bytes_of_a_stream_count_in_the_period_of_its_end() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-12-31 23:59 UTC));
+    let replica =
+        Builder::new(&database).set("WAGGLE_USAGE__SETTLE_SECONDS", 1).clock(clock.clone()).start().await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 100_000, "bytesPerDay": 100_000})).await;
+    let mut stream = listen(&replica, "a", &key, json!(1), json!({"resourcesListChanged": true})).await;
+    stream.next().await.unwrap();
+    eventually("the share is returned", async || database.number(CALLS).await == 1).await;
+    clock.advance(time::Duration::minutes(1));
+    drop(stream);
+    let sent =
+        "select coalesce(sum(bytes_out), 0)::bigint from agent_usage where method = 'subscriptions/listen'";
+    eventually("the stream has ended", async || database.number(sent).await > 0).await;
+    let charged =
+        "select coalesce(sum(bytes), 0)::bigint from quotas where period = 'day' and start = '2027-01-01'";
+    let sent = database.number(sent).await;
+    eventually("its bytes are charged", async || database.number(charged).await == sent).await;
+}
