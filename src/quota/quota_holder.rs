@@ -5,21 +5,26 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use time::{Date, OffsetDateTime};
+use tokio::task::JoinHandle;
 
 use super::period_limit::PeriodLimit;
 use crate::model::limits::{Period, QuotaRequest, QuotaShare};
+use crate::store::StoreError;
 
 /// How long a quota counts as exhausted before the database is queried again: another replica may have returned a
 /// share.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A task that reserves a share and adds it to its holder.
+pub(super) type Reservation = JoinHandle<Result<(), StoreError>>;
 
 /// An agent or a tenant.
 #[derive(Debug, Default)]
 pub(super) struct Holder {
     day: Mutex<Left>,
     month: Mutex<Left>,
-    /// Held while a share is reserved or returned.
-    pub(super) taking: tokio::sync::Mutex<()>,
+    /// The reservation that runs, if any. Locked while its result is waited for, and while a share is returned.
+    pub(super) reservation: tokio::sync::Mutex<Option<Reservation>>,
     /// Whether calls were spent since unused shares were last returned.
     pub(super) touched: AtomicBool,
 }
@@ -68,6 +73,17 @@ impl Left {
             *self = Self::of(start);
         }
         self.share.bytes = self.share.bytes.saturating_sub(bytes);
+    }
+
+    /// Adds a share that was reserved under `most`, unless its period is over.
+    pub(super) fn add(&mut self, need: &QuotaRequest, most: PeriodLimit, share: QuotaShare) {
+        if self.start != Some(need.start) {
+            return;
+        }
+        self.share.calls += share.calls;
+        self.share.bytes += share.bytes;
+        let enough = share.calls >= need.calls.1 && share.bytes >= need.bytes.1;
+        self.exhausted = (!enough).then(|| (Instant::now(), most));
     }
 
     /// Whether the share has too few calls or too few bytes.

@@ -2,7 +2,7 @@
 //!
 //! A replica reserves a share of the remaining quota in the database and spends it from memory. Shares become smaller
 //! as less remains, so that a quota is never exceeded and little is reserved that is not needed; a share that is
-//! unused for a second is returned. While the database is unreachable, calls are admitted on credit for a while; the
+//! unused for a second is returned. A share is reserved by a task, one at a time for each agent or tenant. While the database is unreachable, calls are admitted on credit for a while; the
 //! credit is settled with the next share.
 
 use std::sync::Arc;
@@ -15,14 +15,19 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::period_limit::PeriodLimit;
-use super::quota_holder::{Holder, RETRY_INTERVAL, Taken, name};
+use super::quota_holder::{Holder, RETRY_INTERVAL, Reservation, Taken, name};
 use super::quota_meter::{QuotaLeft, QuotaMeter};
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::limits::{Period, QuotaRequest, QuotaShare, UseLimits};
 use crate::store::{Store, StoreError};
+use crate::telemetry::span::inherit;
 
 /// How long a call waits for the database before it is admitted on credit.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a reservation goes on while calls are admitted on credit. A connection that stays silent delays the next one
+/// for this long, and a share that is reserved later is lost until its period ends.
+const RESERVATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The shares of this replica.
 #[derive(Debug)]
@@ -72,7 +77,7 @@ impl Quotas {
 
     /// Spends calls of an agent or a tenant, of the day and the month. `metered` for what metrics may show.
     pub(super) async fn take(
-        &self,
+        self: &Arc<Self>,
         (uid, metered): (Uuid, bool),
         limits: &UseLimits,
         calls: i64,
@@ -95,9 +100,9 @@ impl Quotas {
     }
 
     async fn take_of(
-        &self,
+        self: &Arc<Self>,
         (uid, metered): (Uuid, bool),
-        holder: &Holder,
+        holder: &Arc<Holder>,
         (period, most): (Period, PeriodLimit),
         calls: i64,
         at: OffsetDateTime,
@@ -109,8 +114,10 @@ impl Quotas {
             Taken::No(quota) => return Err(refused(quota)),
             Taken::Short(_) => {}
         }
-        let _taking = holder.taking.lock().await;
+        let mut current = holder.reservation.lock().await;
         loop {
+            // Before the attempt, which finds what it has added.
+            current.take_if(|reservation| reservation.is_finished());
             // An earlier holder of the lock may have reserved enough for all; a request that did not wait may have
             // spent it.
             let need = match attempt() {
@@ -118,46 +125,62 @@ impl Quotas {
                 Taken::No(quota) => return Err(refused(quota)),
                 Taken::Short(need) => need,
             };
-            let Some((share, reserved)) = self.reserve(uid, &need).await? else {
-                holder.charge_credit(period, most, calls);
-                return Ok(());
-            };
-            if metered {
-                self.meter.record(uid, (period, need.start), most, reserved);
+            if !self.is_away() {
+                let reservation =
+                    current.get_or_insert_with(|| self.reserve((uid, metered), holder, most, need));
+                let reserved = match tokio::time::timeout(QUERY_TIMEOUT, reservation).await {
+                    Ok(reserved) => {
+                        *current = None;
+                        reserved.unwrap_or_else(|_| Err(StoreError::closed()))
+                    }
+                    // It goes on, and the next call that needs a share waits for it.
+                    Err(_) => Err(StoreError::Timeout),
+                };
+                match reserved {
+                    Ok(()) => continue,
+                    Err(error) => self.check_credit(error)?,
+                }
             }
-            let mut left = holder.left(period).lock();
-            left.share.calls += share.calls;
-            left.share.bytes += share.bytes;
-            let enough = share.calls >= need.calls.1 && share.bytes >= need.bytes.1;
-            left.exhausted = (!enough).then(|| (Instant::now(), most));
+            holder.charge_credit(period, most, calls);
+            return Ok(());
         }
     }
 
-    /// Reserves a share in the database, which is returned with all that is reserved; `None`, for credit, while the database
-    /// is unreachable and has not been for too long.
-    async fn reserve(
-        &self,
-        uid: Uuid,
-        need: &QuotaRequest,
-    ) -> Result<Option<(QuotaShare, QuotaShare)>, Refused> {
-        if self.away.lock().is_some_and(|(_, asked)| asked.elapsed() < RETRY_INTERVAL) {
-            return Ok(None);
-        }
-        let reserving = tokio::time::timeout(QUERY_TIMEOUT, self.store.reserve_quota(uid, need));
-        let granted = reserving.await.unwrap_or(Err(StoreError::Timeout));
+    /// Reserves a share in a task, which a request that ends first does not cancel: the database may have committed, and the
+    /// share would be lost.
+    fn reserve(
+        self: &Arc<Self>,
+        (uid, metered): (Uuid, bool),
+        holder: &Arc<Holder>,
+        most: PeriodLimit,
+        need: QuotaRequest,
+    ) -> Reservation {
+        let (quotas, holder) = (Arc::clone(self), Arc::clone(holder));
+        tokio::spawn(inherit(async move {
+            let reserving = quotas.store.reserve_quota(uid, &need);
+            let reserved = tokio::time::timeout(RESERVATION_TIMEOUT, reserving).await;
+            let (share, all) = reserved.unwrap_or(Err(StoreError::Timeout))?;
+            *quotas.away.lock() = None;
+            if metered {
+                quotas.meter.record(uid, (need.period, need.start), most, all);
+            }
+            holder.left(need.period).lock().add(&need, most, share);
+            Ok(())
+        }))
+    }
+
+    /// Whether the last attempt to query the database has just failed.
+    fn is_away(&self) -> bool {
+        self.away.lock().is_some_and(|(_, asked)| asked.elapsed() < RETRY_INTERVAL)
+    }
+
+    /// Records that the database did not answer. Calls are admitted on credit unless it has been unreachable for too long.
+    fn check_credit(&self, error: StoreError) -> Result<(), Refused> {
         let mut away = self.away.lock();
-        match granted {
-            Ok(share) => {
-                *away = None;
-                Ok(Some(share))
-            }
-            Err(error) => {
-                let now = Instant::now();
-                let since = away.map_or(now, |(since, _)| since);
-                *away = Some((since, now));
-                if since.elapsed() < self.stale { Ok(None) } else { Err(Refused::Unknown(error)) }
-            }
-        }
+        let now = Instant::now();
+        let since = away.map_or(now, |(since, _)| since);
+        *away = Some((since, now));
+        if since.elapsed() < self.stale { Ok(()) } else { Err(Refused::Unknown(error)) }
     }
 
     /// The quota that an agent or a tenant has exhausted, according to the memory of this replica.
@@ -232,7 +255,18 @@ impl Quotas {
             if holder.touched.swap(false, Ordering::Relaxed) && !all {
                 continue;
             }
-            let _taking = holder.taking.lock().await;
+            // A share that is waited for is not unused.
+            let current =
+                if all { Some(holder.reservation.lock().await) } else { holder.reservation.try_lock().ok() };
+            let Some(mut current) = current else { continue };
+            if let Some(reservation) = current.as_mut() {
+                if !all && !reservation.is_finished() {
+                    continue;
+                }
+                // What it has reserved is returned, too.
+                reservation.await.ok();
+                *current = None;
+            }
             for period in [Period::Day, Period::Month] {
                 if !self.give_back_of(uid, &holder, period).await {
                     return;

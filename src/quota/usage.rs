@@ -1,5 +1,6 @@
 //! Usage: counted in memory by agent, hour and method, persisted periodically, and compared with quotas.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ pub struct UsageBook {
     sources: Sources,
     options: UsageOptions,
     counters: Counters,
-    quotas: Quotas,
+    quotas: Arc<Quotas>,
 }
 
 /// The agent and tenant whose quotas a request counts against.
@@ -68,7 +69,7 @@ pub struct QuotaSubject<'a> {
 impl UsageBook {
     /// Creates the service without counts.
     pub fn new(store: Store, sources: Sources, options: UsageOptions) -> Self {
-        let quotas = Quotas::new(store.clone(), options.stale, options.metered_tenants);
+        let quotas = Arc::new(Quotas::new(store.clone(), options.stale, options.metered_tenants));
         Self { store, sources, options, counters: Counters::default(), quotas }
     }
 

@@ -22,7 +22,7 @@ const MODULES: [(&str, &[&[&str]]); 19] = [
     ("cache", &[&["model", "telemetry", "store"]]),
     ("feed", &[&["config", "model", "telemetry", "store", "cache"]]),
     ("audit", &[&["config", "model", "telemetry", "store", "cache"]]),
-    ("quota", &[&["model", "store"]]),
+    ("quota", &[&["model", "telemetry", "store"]]),
     ("identity", &[&["config", "model", "store", "cache", "quota"]]),
     ("sources", &[&["config", "model", "telemetry", "store", "cache"]]),
     ("catalog", &[&["model", "telemetry", "store", "cache", "identity", "sources"]]),

@@ -1,13 +1,16 @@
-//! Shares of quotas: what is charged after they are returned.
+//! Shares of quotas: what is charged after they are returned, and that they are returned.
 
 use std::sync::Arc;
 
 use serde_json::json;
+use sqlx::{Connection, Executor};
 use time::macros::datetime;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use waggle::model::sources::FailPoint;
 
 use super::{limit, list};
-use crate::support::app::Builder;
+use crate::support::app::{Builder, gateway};
 use crate::support::clock::ManualClock;
 use crate::support::cluster::database;
 use crate::support::events::listen;
@@ -16,6 +19,10 @@ use crate::support::wait::eventually;
 
 const CALLS: &str = "select calls from quotas where period = 'day'";
 const BYTES: &str = "select bytes from quotas where period = 'day'";
+/// The statements that wait for the row of a quota.
+const WAITING: &str =
+    "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+
 #[tokio::test]
 async fn bytes_of_a_request_count_after_its_share_is_returned() {
     let database = database().await;
@@ -62,4 +69,36 @@ async fn bytes_of_a_stream_count_in_the_period_of_its_end() {
         "select coalesce(sum(bytes), 0)::bigint from quotas where period = 'day' and start = '2027-01-01'";
     let sent = database.number(sent).await;
     eventually("its bytes are charged", async || database.number(charged).await == sent).await;
+}
+
+#[tokio::test]
+async fn share_is_returned_if_its_request_ended_before_it_was_reserved() {
+    let (database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 100_000})).await;
+    assert_eq!(list(&replica, "a", &key).await.status, 200);
+    eventually("the share is returned", async || database.number(CALLS).await == 1).await;
+
+    let mut other = database.connect().await;
+    let mut locked = other.begin().await.unwrap();
+    locked.execute("select from quotas for update").await.unwrap();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let request = format!(
+        "POST /a/mcp HTTP/1.1\r\nHost: localhost\r\nX-Agent-API-Key: {key}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut client = TcpStream::connect(replica.running.address).await.unwrap();
+    client.write_all(request.as_bytes()).await.unwrap();
+    eventually("a share is being reserved", async || database.number(WAITING).await == 1).await;
+    drop(client);
+    // A call that waits for a second is admitted on credit. It waits for the same reservation.
+    assert_eq!(list(&replica, "a", &key).await.status, 200);
+    assert_eq!(database.number(WAITING).await, 1);
+    locked.commit().await.unwrap();
+    // After those that wait for the row.
+    database.execute("select from quotas for update").await;
+    // A client that hung up may have been charged.
+    let is_returned = async || [2, 3].contains(&database.number(CALLS).await);
+    eventually("the share is returned", is_returned).await;
 }
