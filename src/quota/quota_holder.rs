@@ -86,6 +86,14 @@ impl Left {
         self.exhausted = (!enough).then(|| (Instant::now(), most));
     }
 
+    /// Adds what was not returned, unless its period is over.
+    pub(super) fn restore(&mut self, start: Date, share: QuotaShare) {
+        if self.start == Some(start) {
+            self.share.calls += share.calls;
+            self.share.bytes += share.bytes;
+        }
+    }
+
     /// Whether the share has too few calls or too few bytes.
     fn short(&self, most: PeriodLimit, calls: i64) -> (bool, bool) {
         let calls = most.calls.is_some() && self.share.calls < calls;

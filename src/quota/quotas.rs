@@ -276,7 +276,8 @@ impl Quotas {
         }
     }
 
-    /// Returns whether the database accepted it.
+    /// Returns whether the database accepted it. If that is not known, the unused share is lost until the period ends, as that
+    /// of a replica that is killed: returned again, it would be handed out twice.
     async fn give_back_of(&self, uid: Uuid, holder: &Holder, period: Period) -> bool {
         let (start, share) = {
             let mut left = holder.left(period).lock();
@@ -284,14 +285,17 @@ impl Quotas {
             (left.start, std::mem::take(&mut left.share))
         };
         let Some(start) = start.filter(|_| share != QuotaShare::default()) else { return true };
-        let given = self.store.return_quota(uid, period, start, share).await;
-        if given.is_ok() {
+        let Err(error) = self.store.return_quota(uid, period, start, share).await else {
             self.meter.record_returned(uid, (period, start), share);
-        } else {
-            let mut left = holder.left(period).lock();
-            left.share.calls += share.calls;
-            left.share.bytes += share.bytes;
+            return true;
+        };
+        let mut kept = share;
+        if error.may_have_committed() {
+            // Another replica may have it. Usage beyond the share may be recorded twice instead of not at all.
+            tracing::warn!(%error, calls = share.calls.max(0), bytes = share.bytes.max(0), "quota share not returned");
+            kept = QuotaShare { calls: share.calls.min(0), bytes: share.bytes.min(0) };
         }
-        given.is_ok()
+        holder.left(period).lock().restore(start, kept);
+        false
     }
 }

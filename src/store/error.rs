@@ -53,6 +53,11 @@ impl StoreError {
         matches!(self, Self::Unavailable(error) if is_connection_lost(error))
     }
 
+    /// Whether the statement may have been committed: it was sent, or may have been, and no answer arrived.
+    pub fn may_have_committed(&self) -> bool {
+        matches!(self, Self::Timeout) || self.is_disconnected()
+    }
+
     /// Whether the database kept a row because other rows refer to it.
     pub fn is_foreign_key_violation(&self) -> bool {
         let Self::Rejected(sqlx::Error::Database(error)) = self else { return false };

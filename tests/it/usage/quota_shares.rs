@@ -1,4 +1,4 @@
-//! Shares of quotas: what is charged after they are returned, and that they are returned.
+//! Shares of quotas: what is charged after they are returned, and what is lost with an answer of the database.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::support::app::{Builder, gateway};
 use crate::support::clock::ManualClock;
 use crate::support::cluster::database;
 use crate::support::events::listen;
-use crate::support::faults::FaultScript;
+use crate::support::faults::{Fault, FaultScript};
+use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
 const CALLS: &str = "select calls from quotas where period = 'day'";
@@ -101,4 +102,37 @@ async fn share_is_returned_if_its_request_ended_before_it_was_reserved() {
     // A client that hung up may have been charged.
     let is_returned = async || [2, 3].contains(&database.number(CALLS).await);
     eventually("the share is returned", is_returned).await;
+}
+
+#[tokio::test]
+async fn share_is_returned_once_if_the_answer_is_lost() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let replica =
+        Builder::new(&database).store(|options| options.connect = proxy.options.clone()).start().await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 100_000})).await;
+    let mut other = database.connect().await;
+    for _ in 0..5 {
+        assert_eq!(list(&replica, "a", &key).await.status, 200);
+    }
+    // Within the second for which an unused share is held.
+    let mut locked = other.begin().await.unwrap();
+    locked.execute("select from quotas for update").await.unwrap();
+    eventually("the share is being returned", async || database.number(WAITING).await == 1).await;
+    proxy.swallow(true);
+    locked.commit().await.unwrap();
+    eventually("the share is returned", async || database.number(CALLS).await == 5).await;
+    // The answer does not arrive: its connection is closed.
+    proxy.fail(Fault::Refused);
+    proxy.fail(Fault::None);
+    // A call that is refused while connections are opened anew may be charged.
+    let mut calls = 5;
+    eventually("a call is admitted", async || {
+        calls += 1;
+        list(&replica, "a", &key).await.status == 200
+    })
+    .await;
+    let is_charged = async || (6..=calls).contains(&database.number(CALLS).await);
+    eventually("each call is charged", is_charged).await;
 }
