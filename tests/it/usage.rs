@@ -135,6 +135,41 @@ async fn refused_calls_take_no_quota_and_batches_count_requests() {
 }
 
 #[tokio::test]
+async fn discovery_is_answered_after_the_quota_is_used_up() {
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    let key = replica.acme("a").await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 1})).await;
+    let modern = async |header: Option<&str>, method: &str| {
+        let client = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": client}});
+        let mut headers = vec![
+            ("x-agent-api-key", &*key),
+            ("content-type", "application/json"),
+            ("mcp-protocol-version", "2026-07-28"),
+        ];
+        headers.extend(header.map(|method| ("mcp-method", method)));
+        let answer = replica.http.send("POST", "/a/mcp", &headers, message.to_string()).await;
+        (answer.status.as_u16(), answer.json()["error"]["code"].take())
+    };
+    let (discover, listing) = ("server/discover", "resources/list");
+    for _ in 0..2 {
+        assert_eq!(modern(Some(discover), discover).await, (200, Value::Null));
+    }
+    assert_eq!(until_refused(&replica, "a", &key).await, 1);
+    for _ in 0..2 {
+        assert_eq!(modern(Some(discover), discover).await, (200, Value::Null));
+        // Refused for the missing header, not for the quota.
+        assert_eq!(modern(None, discover).await, (400, json!(-32020)));
+        assert_eq!(modern(Some(discover), listing).await, (429, json!(-31016)), "the body decides");
+        assert_eq!(modern(Some(listing), listing).await, (429, json!(-31016)));
+    }
+}
+
+#[tokio::test]
 async fn anonymous_callers_have_a_quota_of_their_own() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_LIMITS__STRANGERS_PERCENT", 50).start().await;
