@@ -5,13 +5,13 @@
 //! reads head and rows in one snapshot and is kept only if its revision is not below `wanted`. If the cell is behind
 //! `wanted`, a reader first catches up: it reads the missed changes and drops the facts that they invalidate.
 
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use super::memory_budget::Charge;
+use super::wanted::WantedRevision;
 use crate::model::caller::Payer;
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
@@ -70,7 +70,7 @@ pub trait ScopeCell: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Cell<H> {
     scope: Scope,
-    wanted: AtomicI64,
+    wanted: WantedRevision,
     state: RwLock<State<H>>,
     catching_up: Mutex<()>,
     /// Of the facts.
@@ -105,7 +105,7 @@ impl<H: Invalidate> Cell<H> {
     pub fn new(scope: Scope, charge: Charge) -> Self {
         let state =
             RwLock::new(State { timeline: 0, applied: None, facts: H::default(), doubts: Vec::new() });
-        Self { scope, wanted: AtomicI64::new(0), state, catching_up: Mutex::new(()), charge }
+        Self { scope, wanted: WantedRevision::default(), state, catching_up: Mutex::new(()), charge }
     }
 
     /// Changes the facts, and what is charged for them.
@@ -117,7 +117,7 @@ impl<H: Invalidate> Cell<H> {
     }
 
     fn wanted(&self) -> Revision {
-        Revision(self.wanted.load(Ordering::Acquire))
+        self.wanted.get()
     }
 
     /// The revision that is applied, where it is older than the one wanted. Takes the lock once: a second read lock would
@@ -130,7 +130,7 @@ impl<H: Invalidate> Cell<H> {
     /// Empties the cell: the database is on another timeline, whose revisions mean something else.
     pub fn restart(&self) {
         self.change(|state| {
-            self.wanted.store(0, Ordering::Release);
+            self.wanted.reset();
             let (timeline, doubts) = (state.timeline + 1, std::mem::take(&mut state.doubts));
             *state = State { timeline, applied: None, facts: H::default(), doubts };
         });
@@ -203,6 +203,7 @@ impl<H: Invalidate> Cell<H> {
         let _one_at_a_time = self.catching_up.lock().await;
         let timeline = self.timeline();
         let Some(applied) = self.behind() else { return Ok(()) };
+        let announced = self.wanted.announced();
         let read = store.changes_after(self.scope, applied, MAX_CHANGES + 1).await?;
         self.change(|state| {
             if state.timeline != timeline {
@@ -223,6 +224,11 @@ impl<H: Invalidate> Cell<H> {
                 }
             };
             state.applied = Some(revision.max(applied));
+            // A head below what is applied shows that the database was set back: the cell stays behind until a sweep finds
+            // that, so that nothing is answered from it.
+            if revision >= applied {
+                self.wanted.lower(announced, revision);
+            }
         });
         Ok(())
     }
@@ -230,7 +236,7 @@ impl<H: Invalidate> Cell<H> {
 
 impl<H: Invalidate> ScopeCell for Cell<H> {
     fn raise(&self, revision: Revision) -> bool {
-        self.wanted.fetch_max(revision.0, Ordering::AcqRel);
+        self.wanted.raise(revision);
         self.behind().is_some()
     }
 

@@ -9,7 +9,7 @@ mod trees;
 pub mod view;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ pub(super) use self::mounts::ListedFile;
 use self::touched::Touched;
 use self::trees::Trees;
 use super::template_set::Templates;
-use crate::cache::{Charge, ScopeCell};
+use crate::cache::{Charge, ScopeCell, WantedRevision};
 use crate::model::agent::AgentDescription;
 use crate::model::allocated::{behind_arc, texts};
 use crate::model::audience::Audience;
@@ -155,7 +155,7 @@ pub(super) struct FirstRead<'a> {
 #[derive(Debug)]
 #[repr(C)]
 pub struct AgentCell {
-    wanted: AtomicI64,
+    wanted: WantedRevision,
     current: ArcSwapOption<AgentSnapshot>,
     agent: AgentRef,
     timeline: u64,
@@ -172,7 +172,7 @@ impl AgentCell {
         Self {
             agent,
             timeline,
-            wanted: AtomicI64::new(0),
+            wanted: WantedRevision::default(),
             current: ArcSwapOption::empty(),
             loading: Mutex::new(()),
             changes_resources: AtomicBool::new(true),
@@ -181,7 +181,7 @@ impl AgentCell {
     }
 
     fn wanted(&self) -> Revision {
-        Revision(self.wanted.load(Ordering::Acquire))
+        self.wanted.get()
     }
 
     /// The current snapshot, however old; `None` before the first.
@@ -207,10 +207,15 @@ impl AgentCell {
             return Ok(Some(fresh));
         }
         for _ in 1..MAX_LOADS {
-            let loaded = self.load(store, sources, first).await?;
+            let announced = self.wanted.announced();
+            let Some(loaded) = self.load(store, sources, first).await? else { return Ok(None) };
+            if self.is_ahead_of(loaded.revision) {
+                return Ok(Some(loaded));
+            }
+            self.wanted.lower(announced, loaded.revision);
             // Not looked up in the cell, which does not keep a snapshot that is too large.
-            if loaded.as_ref().is_none_or(|loaded| loaded.revision >= self.wanted()) {
-                return Ok(loaded);
+            if loaded.revision >= self.wanted() {
+                return Ok(Some(loaded));
             }
         }
         self.load(store, sources, first).await
@@ -229,10 +234,19 @@ impl AgentCell {
     async fn keep(&self, loaded: AgentSnapshot, sources: &Sources) -> Arc<AgentSnapshot> {
         sources.pause(FailPoint::CacheFillRead).await;
         let loaded = Arc::new(loaded);
+        if self.is_ahead_of(loaded.revision) {
+            return loaded;
+        }
         // Served and not kept if it is too large for one entry, or too little else can be evicted for it.
         let kept = self.charge.try_resize(loaded.memory());
         self.current.store(kept.then(|| Arc::clone(&loaded)));
         loaded
+    }
+
+    /// Whether the present snapshot is newer than a revision that was read after it, as it is once the database was set
+    /// back. It stays until a sweep finds that by its revision.
+    fn is_ahead_of(&self, read: Revision) -> bool {
+        self.applied().is_some_and(|applied| applied > read)
     }
 
     /// Patches the present snapshot with what changed since. Returns the changes after `seen`, with those that came with
@@ -245,9 +259,11 @@ impl AgentCell {
     ) -> Result<Option<ScopeChanges>, StoreError> {
         let Ok(_one_at_a_time) = self.loading.try_lock() else { return Ok(None) };
         let Some(old) = self.stale().filter(|old| old.revision <= seen) else { return Ok(None) };
+        let announced = self.wanted.announced();
         let state = self.read_after(&old, store, sources).await?;
         let Some(mut state) = state.filter(|state| is_patch(state, &old)) else { return Ok(None) };
         self.keep(self.patched(&old, &mut state), sources).await;
+        self.wanted.lower(announced, state.head.revision);
         let AgentState { head, changes, audiences, .. } = state;
         let missed = || changes.iter().zip(&audiences).filter(|(change, _)| change.revision > seen);
         let oldest = missed().map(|(_, (_, at))| *at).min();
@@ -355,7 +371,7 @@ impl AgentCell {
 
 impl ScopeCell for AgentCell {
     fn raise(&self, revision: Revision) -> bool {
-        self.wanted.fetch_max(revision.0, Ordering::AcqRel);
+        self.wanted.raise(revision);
         self.current.load().as_ref().is_some_and(|current| current.revision < self.wanted())
     }
 
@@ -405,7 +421,8 @@ impl Changed {
 /// Whether the changes that were read are all that happened since the old snapshot, and are all of known kinds.
 fn is_patch(state: &AgentState, old: &AgentSnapshot) -> bool {
     let unknown = |change: &Change| change.kind == ChangeKind::Unknown;
-    state.head.floor <= old.revision
+    state.head.revision >= old.revision
+        && state.head.floor <= old.revision
         && state.changes.len() <= MAX_CHANGES
         && !state.changes.iter().any(unknown)
 }

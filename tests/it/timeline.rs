@@ -4,10 +4,16 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use uuid::Uuid;
+use waggle::model::scope::{Revision, Scope};
+use waggle::model::sources::FailPoint;
+use waggle::store::Store;
+use waggle::store::notify::FeedMessage;
 
 use crate::support::app::{Builder, Replica, resource};
-use crate::support::cluster::{Database, database};
+use crate::support::cluster::{Database, database, store_options};
 use crate::support::events::{Events, Session, listen};
+use crate::support::faults::FaultScript;
 use crate::support::wait::eventually;
 
 /// `access.stale_seconds` here, the time for which state of the lost history may be used.
@@ -240,4 +246,40 @@ async fn renewed_epoch_is_noticed() {
     pair.database.execute("update gateway set epoch = gen_random_uuid()").await;
     next_events(&mut stream, &["resources", "prompts", "tools", "updated x:1"]).await;
     pair.check("saved").await;
+}
+
+/// A replica may announce a revision that was lost after the others have noticed the loss.
+#[tokio::test(flavor = "multi_thread")]
+async fn announcement_of_a_lost_revision_is_read_for_once() {
+    let (database, faults) = (database().await, FaultScript::new());
+    let replica = Builder::new(&database).fault_injector(faults.clone()).start().await;
+    let key = replica.acme("a").await;
+    replica.put("a", TEXT, "one").await;
+    let mut stream = listen(&replica, "a", &key, json!("l"), everything()).await;
+    stream.next().await.unwrap();
+    let text = async || replica.http.text("a", &key, TEXT).await;
+    assert_eq!(text().await.as_deref(), Some("one"));
+
+    let heads: Vec<(Uuid, i64)> = sqlx::query_as("select scope, revision from heads")
+        .fetch_all(&mut database.connect().await)
+        .await
+        .unwrap();
+    let lost = |(scope, head)| FeedMessage::Raised(Scope(scope), Revision(head + 1_000));
+    let lost: Vec<_> = heads.into_iter().map(lost).collect();
+    let reads = || faults.arrivals(FailPoint::BeforeStreamsRead);
+    let before = reads();
+    let store = Store::new(store_options(database.options.clone()));
+    store.notify_sender().await.unwrap().send(&lost).await.unwrap();
+    eventually("changes are read for the stream", async || reads() > before).await;
+    let loads = || faults.arrivals(FailPoint::Load);
+    let from_memory = async || {
+        let before = loads();
+        text().await.as_deref() == Some("one") && loads() == before
+    };
+    eventually("memory answers again", from_memory).await;
+    assert!(reads() < before + 10, "read {} times", reads() - before);
+
+    replica.put("a", TEXT, "two").await;
+    next_events(&mut stream, &["updated x:1"]).await;
+    assert_eq!(text().await.as_deref(), Some("two"));
 }

@@ -1,7 +1,6 @@
 //! Follows the changes of an agent with open streams, and marks the subjects they affect.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::effects::{
@@ -58,6 +57,7 @@ impl Feed {
             return Ok(());
         }
         let scope = Scope::from(topic.agent);
+        let announced = topic.wanted.announced();
         self.sources.pause(FailPoint::BeforeStreamsRead).await;
         let read = match self.apply_to_memory(topic, seen).await {
             Some(applied) => Some(applied),
@@ -65,9 +65,13 @@ impl Feed {
         };
         // The agent was deleted: its streams end by their own recheck.
         let Some(ScopeChanges { head, changes, oldest }) = read else {
-            topic.mark(&Effects::default(), Revision(topic.wanted.load(Ordering::Acquire)), timeline);
+            topic.mark(&Effects::default(), topic.wanted.get(), timeline);
             return Ok(());
         };
+        if head.revision < seen {
+            // The database was set back. What streams have seen stays, so that a sweep finds that by it.
+            return Err(StoreError::Unreadable("agent revision, which is lower than before"));
+        }
         self.catch_up_to(scope, head.revision);
         self.wait_for_streams(scope, head.revision).await;
         if head.floor > seen {
@@ -82,6 +86,7 @@ impl Feed {
             let effects = self.effects_of(topic, (seen, &changes), || topic.watched()).await;
             topic.mark(&effects, head.revision, timeline);
         }
+        topic.wanted.lower(announced, head.revision);
         if let Some(oldest) = oldest {
             let lag = Duration::try_from(self.sources.clock.now() - oldest).unwrap_or_default();
             self.hub.lag.count(lag);

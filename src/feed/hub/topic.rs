@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::dirty_set::{DirtySet, Recipients};
 use super::effects::{Affected, Effects, TemplateEffects, Watched};
 use super::write_spans::WriteSpans;
+use crate::cache::WantedRevision;
 use crate::model::audience::Audience;
 use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
@@ -26,7 +27,7 @@ pub(super) struct Topic {
     pub(super) tenant: TenantId,
     pub(super) agent: AgentId,
     created: Instant,
-    pub(super) wanted: AtomicI64,
+    pub(super) wanted: WantedRevision,
     /// Every change up to here is marked; negative until the agent's head is known.
     seen: AtomicI64,
     pub(super) changed: Notify,
@@ -67,7 +68,7 @@ impl Topic {
             tenant,
             agent,
             created: Instant::now(),
-            wanted: AtomicI64::new(0),
+            wanted: WantedRevision::default(),
             seen: AtomicI64::new(-1),
             changed: Notify::new(),
             ready: watch::Sender::new(false),
@@ -78,7 +79,7 @@ impl Topic {
     }
 
     pub(super) fn raise(&self, revision: Revision) {
-        self.wanted.fetch_max(revision.0, Ordering::AcqRel);
+        self.wanted.raise(revision);
         self.changed.notify_one();
     }
 
@@ -98,7 +99,7 @@ impl Topic {
     pub(super) fn restart(&self) {
         let _index = self.index.lock();
         self.timeline.fetch_add(1, Ordering::AcqRel);
-        self.wanted.store(0, Ordering::Release);
+        self.wanted.reset();
         self.seen.store(-1, Ordering::Release);
         self.ready.send_replace(false);
         self.changed.notify_one();
@@ -235,7 +236,7 @@ impl Topic {
     }
 
     pub(super) fn is_behind(&self) -> bool {
-        self.wanted.load(Ordering::Acquire) > self.seen().0
+        self.wanted.get() > self.seen()
     }
 }
 
