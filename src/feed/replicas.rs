@@ -96,7 +96,7 @@ impl Replicas {
         now: Instant,
     ) {
         let mut state = self.state.lock();
-        state.open.entry(request).or_insert(now);
+        state.open.insert(request, now);
         if let Some(followed) = state.followed.get_mut(&scope) {
             followed.request(revision, request);
         }
@@ -109,7 +109,7 @@ impl Replicas {
     pub(super) fn record_request(&self, request: RequestId) {
         let mut state = self.state.lock();
         state.receive(request);
-        if state.open.contains_key(&request) {
+        if state.open.contains(request) {
             self.collect.notify_one();
         }
         drop(state);
@@ -146,12 +146,7 @@ impl Replicas {
         let gone = state.see(shown, received, self.lease, now);
         let Some(acknowledged) = state.acknowledged_by_all(self.lease, now) else { return (None, gone) };
         state.acknowledged = state.acknowledged.max(acknowledged);
-        let done: Vec<_> =
-            state.open.keys().copied().filter(|request| state.is_acknowledged(*request)).collect();
-        for request in &done {
-            state.open.remove(request);
-        }
-        let newest = done.into_iter().max_by_key(|request| state.number(*request));
+        let newest = state.take_acknowledged();
         drop(state);
         self.changed.send_replace(());
         (newest.filter(|_| shown.len() > 1), gone)

@@ -10,6 +10,8 @@ use crate::store::notify::{ListenerId, ListenerState, RequestId};
 
 /// Number of received requests that are remembered. Acknowledgements of older ones count as none.
 const REMEMBERED_REQUESTS: usize = 4_096;
+/// Maximum number of requests of this replica that are not acknowledged.
+pub(super) const MAX_OPEN: usize = REMEMBERED_REQUESTS;
 /// Maximum number of followed scopes; writes to further ones do not request acknowledgements by themselves.
 const MAX_FOLLOWED: usize = 10_000;
 /// How long a scope counts as followed after a replica has announced it.
@@ -33,13 +35,20 @@ pub(super) struct State {
     /// The requests received last, and the number of each.
     recent: VecDeque<RequestId>,
     numbers: HashMap<RequestId, u64>,
-    /// Requests of this replica that are not acknowledged, each with the time of its creation.
-    pub(super) open: HashMap<RequestId, Instant>,
+    pub(super) open: OpenRequests,
     pub(super) followed: HashMap<Scope, Followed>,
     listeners: HashMap<ListenerId, Seen>,
     /// Number of requests received before the listeners were last read.
     read_after: u64,
 }
+
+/// Requests of this replica that are not acknowledged, the oldest first, each with the time of its creation.
+///
+/// Those that are too old are forgotten when acknowledgements are read, which is not done while this replica receives no
+/// messages. So at most [`MAX_OPEN`] are kept: the oldest is given up for a new one. The acknowledgement of any later request
+/// serves what waits for it.
+#[derive(Debug, Default)]
+pub(super) struct OpenRequests(VecDeque<(RequestId, Instant)>);
 
 /// A scope with streams on some replica.
 #[derive(Debug)]
@@ -59,6 +68,24 @@ struct Seen {
     since: Instant,
     /// Number of requests received before it was registered: its replica sweeps the changes before it trusts it.
     registered_after: u64,
+}
+
+impl OpenRequests {
+    /// Adds a request, unless it is among these already.
+    pub(super) fn insert(&mut self, request: RequestId, now: Instant) {
+        if self.contains(request) {
+            return;
+        }
+        if self.0.len() == MAX_OPEN {
+            self.0.pop_front();
+        }
+        self.0.push_back((request, now));
+    }
+
+    pub(super) fn contains(&self, request: RequestId) -> bool {
+        // The newest ones are looked for mostly.
+        self.0.iter().rev().any(|(open, _)| *open == request)
+    }
 }
 
 impl Followed {
@@ -97,7 +124,7 @@ impl State {
             acknowledged: 0,
             recent: VecDeque::new(),
             numbers: HashMap::new(),
-            open: HashMap::new(),
+            open: OpenRequests::default(),
             followed: HashMap::new(),
             listeners: HashMap::new(),
             read_after: 0,
@@ -163,11 +190,20 @@ impl State {
     /// of others can be read.
     pub(super) fn is_collecting(&mut self, longest: Duration, now: Instant) -> bool {
         let (numbers, acknowledged) = (&self.numbers, self.acknowledged);
-        self.open.retain(|request, created| {
+        self.open.0.retain(|(request, created)| {
             let done = numbers.get(request).is_some_and(|number| *number <= acknowledged);
             !done && now.duration_since(*created) <= longest
         });
-        self.open.keys().any(|request| numbers.contains_key(request))
+        self.open.0.iter().any(|(request, _)| numbers.contains_key(request))
+    }
+
+    /// Forgets the requests of this replica that are acknowledged, and returns the newest of them.
+    pub(super) fn take_acknowledged(&mut self) -> Option<RequestId> {
+        let open = std::mem::take(&mut self.open.0);
+        let (done, open) = open.into_iter().partition(|(request, _)| self.is_acknowledged(*request));
+        self.open.0 = open;
+        let done: VecDeque<_> = done;
+        done.into_iter().map(|(request, _)| request).max_by_key(|request| self.number(*request))
     }
 
     /// Records what the connections showed after so many requests were received. Returns those that have been closed for

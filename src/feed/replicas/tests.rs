@@ -6,6 +6,7 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use super::Replicas;
+use super::state::MAX_OPEN;
 use crate::model::scope::{Revision, Scope};
 use crate::store::notify::{ListenerId, ListenerState, RequestId};
 
@@ -131,6 +132,28 @@ fn own_receipt_counts_before_it_is_shown_unless_it_came_during_the_read() {
     replicas.evaluate(&[shows(ME, 0, 2), shows(OTHER, 0, 1)], received, now);
     assert!(!done(2), "another replica has not acknowledged it");
     assert_eq!(replicas.others(), 1);
+}
+
+#[test]
+fn oldest_requests_are_given_up_while_none_returns() {
+    let replicas = replicas();
+    let start = Instant::now();
+    let now = start + Duration::from_secs(1);
+    replicas.start_listening(ME, start);
+    let sent = MAX_OPEN as u64 + 2;
+    for number in (1..=sent).chain([sent]) {
+        replicas.record_own_request(scope(), Revision(1), RequestId(number), now);
+    }
+    for given_up in [1, 2] {
+        replicas.record_request(RequestId(given_up));
+        assert_eq!(replicas.collecting(LEASE, now), None);
+    }
+    replicas.record_request(RequestId(3));
+    assert!(replicas.collecting(LEASE, now).is_some());
+    replicas.record_request(RequestId(sent));
+    replicas.evaluate(&[shows(ME, sent, 1)], sent, now);
+    let done = |number| replicas.state.lock().is_acknowledged(RequestId(number));
+    assert!(done(1) && done(sent), "a later request serves what waits for one that was given up");
 }
 
 #[tokio::test]
