@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::service::Feed;
-use super::sweeper::{SweepState, Sweeper, Timeline};
+use super::sweeper::{Comparison, SweepState, Sweeper, Timeline};
 use crate::model::clock::ClockSample;
 use crate::model::feed::Unconfirmed;
 use crate::model::sources::FailPoint;
@@ -90,7 +90,7 @@ impl Feed {
 
     async fn sweep_once(&self, state: &mut SweepState) -> Result<(), StoreError> {
         let started = Instant::now();
-        let swept = self.read_changes(state).await?;
+        let swept = self.read_changes(state, started).await?;
         let timeline = Timeline::of(&swept);
         let id = timeline.id();
         if self.sweeper.timeline.read().as_ref() != Some(&id) {
@@ -118,41 +118,46 @@ impl Feed {
     /// them: a closed connection does not mean that the database is down. If the server closed the previous
     /// one, it probably closed those of the pool too, on which a write would fail: they are retired. A connection that
     /// does not answer in time is dropped with this future.
-    async fn read_changes(&self, state: &mut SweepState) -> Result<Sweep, StoreError> {
+    async fn read_changes(&self, state: &mut SweepState, started: Instant) -> Result<Sweep, StoreError> {
         self.sources.pause(FailPoint::Sweep).await;
         if self.sources.fails(FailPoint::Sweep) {
             return Err(StoreError::closed());
         }
         if let Some(connection) = state.connection.take() {
-            match self.read_changes_on(connection, state, false).await {
+            match self.read_changes_on(connection, state, (false, started)).await {
                 Err(error) if error.is_disconnected() => self.store.retire_connections(),
                 swept => return swept,
             }
         }
         for _ in 1..NEW_CONNECTIONS {
-            match self.read_changes_on(self.store.sweep_connection().await?, state, true).await {
+            match self.read_changes_on(self.store.sweep_connection().await?, state, (true, started)).await {
                 Err(error) if error.is_disconnected() => {}
                 swept => return swept,
             }
         }
-        self.read_changes_on(self.store.sweep_connection().await?, state, true).await
+        self.read_changes_on(self.store.sweep_connection().await?, state, (true, started)).await
     }
 
     async fn read_changes_on(
         &self,
         mut connection: SweepConnection,
         state: &mut SweepState,
-        reconnected: bool,
+        (reconnected, started): (bool, Instant),
     ) -> Result<Sweep, StoreError> {
         let before = self.sources.clock.now();
         let swept = connection.sweep(state.horizon.as_ref()).await?;
         let after = self.sources.clock.now();
         self.sources.clock.adjust(ClockSample { before, database: swept.now, after });
-        let known = state.timeline.as_ref();
-        if let Some(found) = self.find_break(known, &swept, &mut connection, reconnected).await? {
-            self.start_timeline(found, &swept, &mut connection).await;
+        // The rest of the time is left to the batch that is compared last.
+        let until = started + self.options.timeout / 2;
+        let compared = self.compare(state, &swept, &mut connection, (reconnected, until)).await?;
+        if let Comparison::Breaks(cause) = compared {
+            self.start_timeline(cause, &swept, (state, &mut connection)).await;
         }
         state.connection = Some(connection);
+        if compared == Comparison::Unfinished {
+            return Err(StoreError::Timeout);
+        }
         Ok(swept)
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::open_transactions::OpenTransactions;
 use crate::model::feed::TimelineId;
-use crate::model::scope::Scope;
+use crate::model::scope::{Revision, Scope};
 use crate::store::changes::{Sweep, SweepConnection};
 use crate::store::horizon::Horizon;
 
@@ -46,6 +46,8 @@ pub(super) struct SweepState {
     pub(super) connection: Option<SweepConnection>,
     pub(super) horizon: Option<Horizon>,
     pub(super) timeline: Option<Timeline>,
+    /// The revisions in memory that are not compared with the database yet, on this connection.
+    pub(super) uncompared: Vec<(Scope, Revision)>,
     /// When the last successful sweep started.
     pub(super) succeeded: Option<Instant>,
 }
@@ -68,6 +70,17 @@ impl Timeline {
     pub(super) fn id(&self) -> TimelineId {
         TimelineId::new(&self.server, self.epoch)
     }
+}
+
+/// What comparing the database with what is known of it has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comparison {
+    /// Its history continues the known one.
+    Continues,
+    /// Its history is another one.
+    Breaks(TimelineBreak),
+    /// Nothing yet: the next sweep on the same connection continues.
+    Unfinished,
 }
 
 /// Evidence that the database's history is not the one known.

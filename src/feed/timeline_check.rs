@@ -3,65 +3,81 @@
 //!
 //! Revisions in memory only rise. After such an event memory would hold lost content, and later writes with
 //! lower revisions would be ignored as outdated. Each sweep therefore compares the identity of the server and
-//! the gateway's epoch with those of the previous sweep, and the revisions that it reads with those in memory.
+//! the gateway's epoch with those of the previous sweep, and the revisions that it reads with those in memory; on a new
+//! connection, all revisions in memory with those of the database. That may take several sweeps, of which only the last one
+//! succeeds.
 
 use std::collections::HashMap;
 
+use tokio::time::Instant;
+
 use super::service::Feed;
-use super::sweeper::{Timeline, TimelineBreak};
+use super::sweeper::{Comparison, SweepState, TimelineBreak};
 use crate::model::scope::{Revision, Scope};
+use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::store::changes::{Sweep, SweepConnection};
 
-/// Number of heads read per query.
-const BATCH: usize = 10_000;
+/// Number of heads read per query: few enough for a small part of the time of a sweep, from a disk too.
+const BATCH: usize = 1_000;
 
 impl Feed {
-    /// Compares a sweep with the previous timeline. `reconnected` is true on a new connection.
-    pub(super) async fn find_break(
+    /// Compares a sweep with the previous timeline and with memory. `reconnected` is true on a new connection, which may reach
+    /// another server process. After `until`, what is left of memory is left to the next sweep.
+    pub(super) async fn compare(
         &self,
-        known: Option<&Timeline>,
+        state: &mut SweepState,
         sweep: &Sweep,
         connection: &mut SweepConnection,
-        reconnected: bool,
-    ) -> Result<Option<TimelineBreak>, StoreError> {
-        let Some(known) = known else { return Ok(None) };
+        (reconnected, until): (bool, Instant),
+    ) -> Result<Comparison, StoreError> {
+        let Some(known) = &state.timeline else { return Ok(Comparison::Continues) };
         if known.server != sweep.server {
-            return Ok(Some(TimelineBreak::Server));
+            return Ok(Comparison::Breaks(TimelineBreak::Server));
         }
         if known.epoch != sweep.epoch {
-            return Ok(Some(TimelineBreak::Epoch));
+            return Ok(Comparison::Breaks(TimelineBreak::Epoch));
         }
-        // A new connection may reach another server process, and a server that lost transactions assigns their
-        // ids again.
-        let suspects = if reconnected || sweep.horizon.next_xid() < known.next_xid {
-            self.revisions_in_memory()
-        } else {
-            sweep
-                .heads
-                .iter()
-                .filter_map(|(scope, found)| self.revision_in_memory_above(*scope, *found))
-                .collect()
-        };
-        let lost = self.find_lost_revision(&suspects, connection).await?;
-        Ok(lost.map(TimelineBreak::Revision))
+        // A server that lost transactions assigns their ids again.
+        let lost_ids = sweep.horizon.next_xid() < known.next_xid && state.uncompared.is_empty();
+        if reconnected || lost_ids {
+            state.uncompared = self.revisions_in_memory().into_iter().collect();
+        }
+        let above =
+            sweep.heads.iter().filter_map(|(scope, head)| self.revision_in_memory_above(*scope, *head));
+        for suspects in above.collect::<Vec<_>>().chunks(BATCH) {
+            if let Some(lost) = self.find_lost_revision(suspects, connection).await? {
+                return Ok(Comparison::Breaks(lost));
+            }
+        }
+        while !state.uncompared.is_empty() {
+            // If this fails or is cancelled, the connection is dropped, and on the next one memory is compared from the start.
+            let batch = state.uncompared.split_off(state.uncompared.len().saturating_sub(BATCH));
+            if let Some(lost) = self.find_lost_revision(&batch, connection).await? {
+                return Ok(Comparison::Breaks(lost));
+            }
+            if Instant::now() >= until && !state.uncompared.is_empty() {
+                let left = state.uncompared.len();
+                tracing::info!(left, "comparing memory with the database takes further sweeps");
+                return Ok(Comparison::Unfinished);
+            }
+        }
+        Ok(Comparison::Continues)
     }
 
     /// Finds a scope whose head is below the revision in memory. Heads are read again, since memory may have
     /// advanced after the sweep read them.
     async fn find_lost_revision(
         &self,
-        suspects: &HashMap<Scope, Revision>,
+        suspects: &[(Scope, Revision)],
         connection: &mut SweepConnection,
-    ) -> Result<Option<Scope>, StoreError> {
-        let scopes: Vec<_> = suspects.keys().copied().collect();
-        for batch in scopes.chunks(BATCH) {
-            let heads = connection.heads(batch).await?;
-            if let Some((scope, _)) = heads.iter().find(|(scope, head)| *head < suspects[scope]) {
-                return Ok(Some(*scope));
-            }
-        }
-        Ok(None)
+    ) -> Result<Option<TimelineBreak>, StoreError> {
+        self.sources.pause(FailPoint::Comparison).await;
+        let scopes: Vec<_> = suspects.iter().map(|(scope, _)| *scope).collect();
+        let heads: HashMap<_, _> = connection.heads(&scopes).await?.into_iter().collect();
+        let is_lost = |scope, held| heads.get(&scope).is_some_and(|head| *head < held);
+        let lost = suspects.iter().find(|(scope, held)| is_lost(*scope, *held));
+        Ok(lost.map(|(scope, _)| TimelineBreak::Revision(*scope)))
     }
 
     /// The revision of a scope in memory, if it is above the given one.
@@ -87,13 +103,14 @@ impl Feed {
         &self,
         cause: TimelineBreak,
         sweep: &Sweep,
-        connection: &mut SweepConnection,
+        (state, connection): (&mut SweepState, &mut SweepConnection),
     ) {
         tracing::warn!(
             reason = cause.reason(),
             server = sweep.server,
             "database timeline changed; dropping memory and notifying every stream"
         );
+        state.uncompared.clear();
         // Before memory is cleared, so that nothing is loaded into it from connections to another server.
         self.store.retire_connections();
         self.pending.drop_revisions();

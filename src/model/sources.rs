@@ -57,6 +57,8 @@ pub enum FailPoint {
     Notify,
     /// A sweep is about to query the database.
     Sweep,
+    /// A batch of the revisions in memory is about to be compared with the database.
+    Comparison,
     /// Something that is not in memory is about to be loaded.
     Load,
     /// An agent with streams is known to have changed; the changes are not read yet.

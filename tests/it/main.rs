@@ -24,6 +24,7 @@ mod demo;
 mod doctor;
 mod durability;
 mod endpoint;
+mod feed;
 mod first_reads;
 mod folders;
 mod guides;

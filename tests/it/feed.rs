@@ -1,0 +1,156 @@
+//! The change feed alone, with a memory that the test makes up.
+
+use std::collections::HashSet;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use sqlx::postgres::PgConnectOptions;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+use waggle::feed::{Feed, FeedOptions};
+use waggle::model::audience::Audience;
+use waggle::model::feed::{BoxFuture, Follower, ServedAnew};
+use waggle::model::ids::{AgentId, ResourceUri, TenantId};
+use waggle::model::label::CallerLabels;
+use waggle::model::scope::{Change, Revision, Scope};
+use waggle::model::scope_changes::ScopeChanges;
+use waggle::model::sources::{FailPoint, FaultInjector, Sources};
+use waggle::store::Store;
+
+use crate::support::cluster::{Database, database, store_options};
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
+
+/// The timeout of a sweep here.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the comparison of a batch of revisions takes.
+const BATCH_TAKES: Duration = Duration::from_millis(150);
+/// Their comparison takes longer than the timeout of a sweep.
+const SCOPES: u128 = 12_000;
+
+/// Scopes at revision 5, until they are forgotten.
+#[derive(Default)]
+struct Memory {
+    forgotten: AtomicUsize,
+}
+
+fn scope(number: u128) -> Scope {
+    // None of the gateway's own scopes, which have the lowest numbers.
+    Scope(Uuid::from_u128(1 << 64 | number))
+}
+
+impl Follower for Memory {
+    fn raise(&self, _: Scope, _: Revision) -> bool {
+        false
+    }
+
+    fn applied(&self, _: Scope) -> Option<Revision> {
+        None
+    }
+
+    fn held(&self) -> Vec<(Scope, Revision)> {
+        if self.forgotten.load(Ordering::SeqCst) > 0 {
+            return Vec::new();
+        }
+        (0..SCOPES).map(|number| (scope(number), Revision(5))).collect()
+    }
+
+    fn forget_all(&self) {
+        self.forgotten.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn catch_up(&self, _: Scope) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn apply_changes(&self, _: AgentId, _: Revision) -> BoxFuture<'_, Option<ScopeChanges>> {
+        Box::pin(async { None })
+    }
+
+    fn offers_prompt_tools(&self, _: TenantId, _: AgentId, _: Revision) -> BoxFuture<'_, bool> {
+        Box::pin(async { true })
+    }
+
+    fn served<'a>(
+        &'a self,
+        _: TenantId,
+        _: AgentId,
+        _: &'a [(Change, Audience)],
+        _: &'a [ResourceUri],
+        _: &'a HashSet<CallerLabels>,
+    ) -> BoxFuture<'a, Vec<ServedAnew>> {
+        Box::pin(async { Vec::new() })
+    }
+}
+
+/// Makes the comparison of each batch take a while.
+struct SlowComparison;
+
+impl FaultInjector for SlowComparison {
+    fn pause(&self, point: FailPoint) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        let takes = if point == FailPoint::Comparison { BATCH_TAKES } else { Duration::ZERO };
+        Box::pin(async move {
+            if !takes.is_zero() {
+                tokio::time::sleep(takes).await;
+            }
+        })
+    }
+
+    fn fails(&self, _: FailPoint) -> bool {
+        false
+    }
+}
+
+struct Running {
+    feed: Arc<Feed>,
+    memory: Arc<Memory>,
+    _stop: DropGuard,
+}
+
+fn feed(options: &PgConnectOptions, timeout: Duration) -> Arc<Feed> {
+    let sources = Sources { fault_injector: Some(Arc::new(SlowComparison)), ..Sources::system() };
+    let (probe, sweep) = (Duration::from_millis(250), Duration::from_millis(200));
+    let options_of_feed =
+        FeedOptions { probe, sweep, notify: Duration::from_millis(3), timeout, traces: false };
+    let store = Store::new(store_options(options.clone()));
+    Arc::new(Feed::new(store, sources, Uuid::new_v4(), options_of_feed))
+}
+
+impl Running {
+    /// Starts a feed, and waits until it has swept.
+    async fn start(options: &PgConnectOptions) -> Self {
+        let (feed, memory) = (feed(options, TIMEOUT), Arc::new(Memory::default()));
+        let stop = CancellationToken::new();
+        let follower = Arc::downgrade(&memory);
+        feed.start(follower as Weak<dyn Follower>, &TaskTracker::new(), &stop);
+        let running = Self { feed, memory, _stop: stop.drop_guard() };
+        eventually("it sweeps", async || running.feed.stats().sweeps > 0).await;
+        running
+    }
+}
+
+async fn add_head(database: &Database, scope: Scope, revision: i64) {
+    let Scope(scope) = scope;
+    let insert = format!("insert into heads (scope, revision, floor) values ('{scope}', {revision}, 0)");
+    database.execute(&insert).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_is_compared_on_a_new_connection_over_several_sweeps() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    add_head(&database, scope(0), 5).await;
+    let running = Running::start(&proxy.options).await;
+    for _ in 0..2 {
+        proxy.cut().await;
+        let failed = running.feed.stats().failed_sweeps;
+        eventually("a sweep is not enough", async || running.feed.stats().failed_sweeps > failed).await;
+        let succeeded = running.feed.stats().sweeps;
+        eventually("sweeps succeed again", async || running.feed.stats().sweeps > succeeded).await;
+    }
+    assert_eq!(running.feed.stats().timeline_changes, 0);
+    assert_eq!(running.memory.forgotten.load(Ordering::SeqCst), 0);
+}
