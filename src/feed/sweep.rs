@@ -74,6 +74,7 @@ impl Feed {
                 if failed_before {
                     tracing::info!("sweep recovered");
                 }
+                self.renew_epoch(state).await;
                 Ok(())
             }
             Err(error) => {
@@ -151,12 +152,11 @@ impl Feed {
         // The rest of the time is left to the batch that is compared last.
         let until = started + self.options.timeout / 2;
         let compared = self.compare(state, &swept, &mut connection, (reconnected, until)).await?;
-        if let Comparison::Breaks(cause) = compared {
-            self.start_timeline(cause, &swept, (state, &mut connection)).await;
-        }
         state.connection = Some(connection);
-        if compared == Comparison::Unfinished {
-            return Err(StoreError::Timeout);
+        match compared {
+            Comparison::Continues => {}
+            Comparison::Breaks(cause) => self.start_timeline(cause, &swept, state),
+            Comparison::Unfinished => return Err(StoreError::Timeout),
         }
         Ok(swept)
     }

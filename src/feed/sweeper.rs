@@ -48,6 +48,8 @@ pub(super) struct SweepState {
     pub(super) timeline: Option<Timeline>,
     /// The revisions in memory that are not compared with the database yet, on this connection.
     pub(super) uncompared: Vec<(Scope, Revision)>,
+    /// The renewal of the epoch that is due, until it has succeeded.
+    pub(super) renewal: Option<EpochRenewal>,
     /// When the last successful sweep started.
     pub(super) succeeded: Option<Instant>,
 }
@@ -70,6 +72,15 @@ impl Timeline {
     pub(super) fn id(&self) -> TimelineId {
         TimelineId::new(&self.server, self.epoch)
     }
+}
+
+/// The epoch has to be renewed, so that every replica notices what one has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct EpochRenewal {
+    /// The epoch to replace.
+    pub(super) known: Option<Uuid>,
+    /// Whether an attempt has failed.
+    pub(super) failed: bool,
 }
 
 /// What comparing the database with what is known of it has found.

@@ -9,10 +9,10 @@
 
 use std::collections::HashMap;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::service::Feed;
-use super::sweeper::{Comparison, SweepState, TimelineBreak};
+use super::sweeper::{Comparison, EpochRenewal, SweepState, TimelineBreak};
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::FailPoint;
 use crate::store::StoreError;
@@ -20,6 +20,8 @@ use crate::store::changes::{Sweep, SweepConnection};
 
 /// Number of heads read per query: few enough for a small part of the time of a sweep, from a disk too.
 const BATCH: usize = 1_000;
+/// The part of the time of a sweep that an attempt to renew the epoch may take besides.
+const RENEWAL_PART: u32 = 4;
 
 impl Feed {
     /// Compares a sweep with the previous timeline and with memory. `reconnected` is true on a new connection, which may reach
@@ -99,17 +101,17 @@ impl Feed {
     }
 
     /// Starts a new timeline: discards all state of the old one.
-    pub(super) async fn start_timeline(
-        &self,
-        cause: TimelineBreak,
-        sweep: &Sweep,
-        (state, connection): (&mut SweepState, &mut SweepConnection),
-    ) {
+    pub(super) fn start_timeline(&self, cause: TimelineBreak, sweep: &Sweep, state: &mut SweepState) {
         tracing::warn!(
             reason = cause.reason(),
             server = sweep.server,
             "database timeline changed; dropping memory and notifying every stream"
         );
+        // Other replicas may have nothing in memory that reveals the loss. Nor will this one, once memory is cleared.
+        if let TimelineBreak::Revision(scope) = cause {
+            tracing::warn!(scope = %scope.0, "database lacks a revision held in memory; renewing the epoch");
+            state.renewal = Some(EpochRenewal { known: sweep.epoch, failed: false });
+        }
         state.uncompared.clear();
         // Before memory is cleared, so that nothing is loaded into it from connections to another server.
         self.store.retire_connections();
@@ -121,12 +123,39 @@ impl Feed {
         self.hub.restart();
         // The notification connections are reopened, since they may lead to another server.
         self.next_timeline();
-        // Other replicas may have nothing in memory that reveals the loss.
-        if let TimelineBreak::Revision(scope) = cause {
-            tracing::warn!(scope = %scope.0, "database lacks a revision held in memory; renewing the epoch");
-            if let Err(error) = connection.renew_epoch(sweep.epoch).await {
-                tracing::warn!(%error, "renewing the epoch failed");
+    }
+
+    /// Renews the epoch if that is due, after a sweep that has succeeded whether this does or not. The next sweep repeats what
+    /// fails: until the epoch is another one, a stream may resume on another replica across the loss.
+    pub(super) async fn renew_epoch(&self, state: &mut SweepState) {
+        let Some(EpochRenewal { known, failed }) = state.renewal else { return };
+        if state.timeline.as_ref().is_some_and(|timeline| timeline.epoch != known) {
+            // By another replica, or by an attempt that was not answered.
+            state.renewal = None;
+            return;
+        }
+        let Some(mut connection) = state.connection.take() else { return };
+        let renewing = timeout(self.options.timeout / RENEWAL_PART, connection.renew_epoch(known)).await;
+        match renewing {
+            Ok(Ok(())) => (state.renewal, state.connection) = (None, Some(connection)),
+            Ok(Err(error)) => {
+                state.connection = Some(connection);
+                log_failed_renewal(&error, failed);
+                state.renewal = Some(EpochRenewal { known, failed: true });
+            }
+            // The connection is dropped in the middle of a statement.
+            Err(_) => {
+                log_failed_renewal(&StoreError::Timeout, failed);
+                state.renewal = Some(EpochRenewal { known, failed: true });
             }
         }
+    }
+}
+
+fn log_failed_renewal(error: &StoreError, failed_before: bool) {
+    if failed_before {
+        tracing::debug!(%error, "renewing the epoch failed");
+    } else {
+        tracing::warn!(%error, "renewing the epoch failed; retrying with each sweep");
     }
 }

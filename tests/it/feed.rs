@@ -154,3 +154,25 @@ async fn memory_is_compared_on_a_new_connection_over_several_sweeps() {
     assert_eq!(running.feed.stats().timeline_changes, 0);
     assert_eq!(running.memory.forgotten.load(Ordering::SeqCst), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn epoch_is_renewed_once_the_database_permits_it() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    Store::new(store_options(database.options.clone())).cursor_secret([0; 32]).await.unwrap();
+    add_head(&database, scope(SCOPES / 2), 4).await;
+    let running = Running::start(&proxy.options).await;
+    let refuse = "create table epochs as select epoch from gateway; \
+                  create function refuse() returns trigger language plpgsql as \
+                  $$ begin raise exception 'refused'; end $$; \
+                  create trigger refuse before update on gateway for each row execute function refuse()";
+    database.execute(refuse).await;
+    proxy.cut().await;
+    let forgotten = async || running.memory.forgotten.load(Ordering::SeqCst) == 1;
+    eventually("the lost revision is noticed", forgotten).await;
+    let succeeded = running.feed.stats().sweeps;
+    eventually("sweeps succeed", async || running.feed.stats().sweeps > succeeded + 1).await;
+    database.execute("drop trigger refuse on gateway").await;
+    let renewed = "select count(*) from gateway where epoch not in (select epoch from epochs)";
+    eventually("the epoch is renewed", async || database.number(renewed).await == 1).await;
+}
