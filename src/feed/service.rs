@@ -63,7 +63,7 @@ pub struct Feed {
     pub(super) pending: PendingMessages,
     pub(super) follower: FeedFollower,
     pub(super) replicas: Replicas,
-    pub(super) hub: Hub,
+    pub(super) hub: Arc<Hub>,
     /// Number of times that the database went back in time; identifies the current timeline.
     timeline_changes: AtomicU64,
 }
@@ -74,7 +74,7 @@ impl Feed {
         Self {
             health: FeedHealth::new(&options),
             replicas: Replicas::new(instance, probe_lease(&options) + CLOCK_PRECISION),
-            hub: Hub::new(options.timeout, options.traces),
+            hub: Arc::new(Hub::new(options.timeout, options.traces)),
             store,
             sources,
             options,

@@ -7,6 +7,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Executor};
+use tokio::task::yield_now;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -175,4 +177,31 @@ async fn epoch_is_renewed_once_the_database_permits_it() {
     database.execute("drop trigger refuse on gateway").await;
     let renewed = "select count(*) from gateway where epoch not in (select epoch from epochs)";
     eventually("the epoch is renewed", async || database.number(renewed).await == 1).await;
+}
+
+#[tokio::test]
+async fn cancelled_reader_of_heads_does_not_fail_others() {
+    let database = database().await;
+    let agent = AgentId(scope(1).0);
+    add_head(&database, Scope::from(agent), 5).await;
+    let feed = feed(&database.options, Duration::from_mins(1));
+    let mut lock = database.connect().await;
+    lock.execute(AssertSqlSafe("begin; lock table heads in access exclusive mode".to_owned())).await.unwrap();
+    let mut readers = Vec::new();
+    // The first reads alone, the others together after it.
+    for _ in 0..3 {
+        let feed = Arc::clone(&feed);
+        readers.push(tokio::spawn(async move { feed.head(agent).await }));
+    }
+    for _ in 0..2 {
+        // On one thread: each reader has got as far as it can.
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        let reader = readers.remove(0);
+        reader.abort();
+        assert!(reader.await.unwrap_err().is_cancelled());
+    }
+    lock.execute(AssertSqlSafe("commit".to_owned())).await.unwrap();
+    assert_eq!(readers.remove(0).await.unwrap(), Ok(Revision(5)));
 }

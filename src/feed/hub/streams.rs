@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::dirty_set::DirtySet;
 use super::topic::Topic;
 use crate::cache::GroupCommit;
+use crate::model::fault::Fault;
 use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, AgentRef, ResourceUri};
 use crate::model::label::CallerLabels;
@@ -191,6 +192,17 @@ impl Hub {
             Ok(Some(read))
         })
         .await
+    }
+
+    /// Reads the current revision of a scope; `None` if it does not exist. Several are read together: after the restart of a
+    /// replica its streams are opened at once, most of them for the same agents.
+    pub(super) async fn read_head(&self, store: &Store, scope: Scope) -> Result<Option<Revision>, Fault> {
+        let read = async |scopes: Vec<Scope>| {
+            let read = self.limit(store.heads(&scopes)).await;
+            let heads: HashMap<_, _> = read.map_err(|_| Fault::StorageUnavailable)?.into_iter().collect();
+            Ok(scopes.iter().map(|scope| heads.get(scope).copied()).collect())
+        };
+        self.heads.write(scope, scope, read).await
     }
 
     /// Reads within the limit of concurrent reads and the timeout.

@@ -1,6 +1,5 @@
 //! Subscribing to an agent, and waiting until the replicas have acknowledged a revision.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -14,6 +13,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
+use crate::telemetry::span;
 
 impl Feed {
     /// Subscribes to an agent, without any interests yet, for a caller with these labels. The subscription is asked to
@@ -54,13 +54,12 @@ impl Feed {
     }
 
     async fn head_of(&self, scope: Scope) -> Result<Revision, Fault> {
-        // In batches: after the restart of a replica its streams are opened at once, most of them for the same agents.
-        let read = async |scopes: Vec<Scope>| {
-            let read = self.hub.limit(self.store.heads(&scopes)).await;
-            let heads: HashMap<_, _> = read.map_err(|_| Fault::StorageUnavailable)?.into_iter().collect();
-            Ok(scopes.iter().map(|scope| heads.get(scope).copied()).collect())
-        };
-        self.hub.heads.write(scope, scope, read).await?.ok_or(Fault::Forbidden)
+        let (hub, store) = (Arc::clone(&self.hub), self.store.clone());
+        // In a task: if a caller that reads for others is cancelled, they are answered all the same. As many tasks wait as
+        // rows may, each for as long as a row may.
+        let reading = self.hub.tasks.spawn(span::inherit(async move { hub.read_head(&store, scope).await }));
+        let read = reading.await.unwrap_or_else(|error| Err(Fault::Internal(error.to_string())));
+        read?.ok_or(Fault::Forbidden)
     }
 
     /// Reads the current revision of an agent and waits until every replica has acknowledged it. A client that
