@@ -24,7 +24,8 @@ pub struct SourceText {
     /// The id of a connection that the tenant may use.
     pub connection: String,
     /// A path below that of the connection, percent-encoded. In a template `{name}` stands for a variable without slashes
-    /// and `{+name}` for one that may have slashes. One that is empty or ends in `/` is a directory.
+    /// and `{+name}` for one that may have slashes. One that is empty or ends in `/` is a directory, but for an
+    /// HTTP API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// The query of a URL, not percent-encoded; in a template the values may have variables.

@@ -2,8 +2,8 @@
 //!
 //! A replica reserves a share of the remaining quota in the database and spends it from memory. Shares become smaller
 //! as less remains, so that a quota is never exceeded and little is reserved that is not needed; a share that is
-//! unused for a second is returned. A share is reserved by a task, one at a time for each agent or tenant. While the database is unreachable, calls are admitted on credit for a while; the
-//! credit is settled with the next share.
+//! unused for a second is returned. A share is reserved by a task, one at a time for each agent or tenant. While the
+//! database is unreachable, calls are admitted on credit for a while; the credit is settled with the next share.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +19,7 @@ use super::quota_holder::{Holder, RETRY_INTERVAL, Reservation, Taken, name};
 use super::quota_meter::{QuotaLeft, QuotaMeter};
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::limits::{Period, QuotaRequest, QuotaShare, UseLimits};
+use crate::model::sources::Clock;
 use crate::store::{Store, StoreError};
 use crate::telemetry::span::inherit;
 
@@ -81,8 +82,9 @@ impl Quotas {
         (uid, metered): (Uuid, bool),
         limits: &UseLimits,
         calls: i64,
-        at: OffsetDateTime,
+        clock: &dyn Clock,
     ) -> Result<(), Refused> {
+        let at = clock.now();
         let holder = Arc::clone(&self.holders.entry(uid).or_default());
         holder.touched.store(true, Ordering::Relaxed);
         for period in [Period::Day, Period::Month] {
@@ -90,7 +92,7 @@ impl Quotas {
             if most.is_none() {
                 continue;
             }
-            let taken = self.take_of((uid, metered), &holder, (period, most), calls, at).await;
+            let taken = self.take_of((uid, metered), &holder, (period, most), calls, clock).await;
             if taken.is_err() && period == Period::Month {
                 holder.refund(Period::Day, PeriodLimit::of(limits, Period::Day), calls, at);
             }
@@ -105,10 +107,11 @@ impl Quotas {
         holder: &Arc<Holder>,
         (period, most): (Period, PeriodLimit),
         calls: i64,
-        at: OffsetDateTime,
+        clock: &dyn Clock,
     ) -> Result<(), Refused> {
-        let attempt = || holder.left(period).lock().take(period, most, calls, at);
-        let refused = |quota| Refused::Exhausted { quota, wait: period.left(at) };
+        // The time of each attempt: a call that waits for a share while a period ends is one of the next period.
+        let attempt = || holder.left(period).lock().take(period, most, calls, clock.now());
+        let refused = |quota| Refused::Exhausted { quota, wait: period.left(clock.now()) };
         match attempt() {
             Taken::Yes => return Ok(()),
             Taken::No(quota) => return Err(refused(quota)),

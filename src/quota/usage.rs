@@ -116,7 +116,7 @@ impl UsageBook {
         let (calls, at) = (i64::from(calls), self.sources.clock.now());
         for (nth, (scope, uid, limits)) in self.quotas_of(subject).enumerate() {
             let holder = (uid, subject.own && scope == LimitScope::Tenant);
-            let taken = Box::pin(self.quotas.take(holder, &limits, calls, at)).await;
+            let taken = Box::pin(self.quotas.take(holder, &limits, calls, self.sources.clock.as_ref())).await;
             if let Err(refused) = taken {
                 for (_, uid, limits) in self.quotas_of(subject).take(nth) {
                     self.quotas.refund(uid, &limits, calls, at);

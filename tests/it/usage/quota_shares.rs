@@ -105,6 +105,32 @@ async fn share_is_returned_if_its_request_ended_before_it_was_reserved() {
 }
 
 #[tokio::test]
+async fn call_that_waits_for_a_share_while_a_day_ends_is_one_of_the_next_day() {
+    let database = database().await;
+    let clock = ManualClock::at(datetime!(2026-12-15 23:59 UTC));
+    let replica = Arc::new(Builder::new(&database).clock(clock.clone()).start().await);
+    let key = replica.acme("a").await;
+    limit(&replica, "/agents/a", json!({"callsPerDay": 100_000})).await;
+    assert_eq!(list(&replica, "a", &key).await.status, 200);
+    eventually("the share is returned", async || database.number(CALLS).await == 1).await;
+
+    let mut other = database.connect().await;
+    let mut locked = other.begin().await.unwrap();
+    locked.execute("select from quotas for update").await.unwrap();
+    let waiting = tokio::spawn({
+        let (replica, key) = (Arc::clone(&replica), key.clone());
+        async move { list(&replica, "a", &key).await.status }
+    });
+    eventually("a share is being reserved", async || database.number(WAITING).await == 1).await;
+    clock.advance(time::Duration::minutes(1));
+    locked.commit().await.unwrap();
+    assert_eq!(waiting.await.unwrap(), 200);
+    let charged =
+        "select coalesce(sum(calls), 0)::bigint from quotas where period = 'day' and start = '2026-12-16'";
+    eventually("the call is charged", async || database.number(charged).await == 1).await;
+}
+
+#[tokio::test]
 async fn share_is_returned_once_if_the_answer_is_lost() {
     let database = database().await;
     let proxy = Proxy::before(&database.options).await;
