@@ -341,7 +341,8 @@ export interface components {
             connection: string;
             /**
              * @description A path below that of the connection, percent-encoded. In a template `{name}` stands for a variable without slashes
-             *     and `{+name}` for one that may have slashes. One that is empty or ends in `/` is a directory.
+             *     and `{+name}` for one that may have slashes. One that is empty or ends in `/` is a directory, but for an
+             *     HTTP API.
              */
             path?: string | null;
             /** @description The query of a URL, not percent-encoded; in a template the values may have variables. */

@@ -40,7 +40,7 @@ class Source(_Source, total=False):
     """Where content is, as it is written: either `path` or `statement`."""
     # A path below that of the connection, percent-encoded. In a template `{name}` stands for a variable
     # without slashes and `{+name}` for one that may have slashes. One that is empty or ends in `/` is a
-    # directory.
+    # directory, but for an HTTP API.
     path: Optional[str]
     # The query of a URL, not percent-encoded; in a template the values may have variables.
     query: dict[str, str]
