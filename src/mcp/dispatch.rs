@@ -60,8 +60,10 @@ impl Endpoint {
             _ => version,
         };
         let reply = Reply { era, version, id };
-        let is_answered = incoming.as_ref().map_or(true, Incoming::is_answered);
-        let accepted = if is_answered { media_type::check_accept(&request.parts.headers) } else { Ok(()) };
+        let accepted = media_type::check_accept(&request.parts.headers).or_else(|fault| match &incoming {
+            Ok(incoming) if !incoming.is_answered() => Ok(()),
+            _ => Err(fault),
+        });
         let mut response = match (&incoming, charged.as_ref().and(accepted.as_ref())) {
             (_, Err(fault)) => reply.fault(request, fault),
             (Err(rejected), Ok(())) => reply.fault(request, &rejected.fault),
