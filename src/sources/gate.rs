@@ -53,23 +53,25 @@ struct Gate {
 
 impl Gate {
     fn new(revision: Revision, limits: &ConnectionLimits, bytes_per_second: u64) -> Self {
-        let positive = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-        // By the time between two, since half of an odd number a second is no whole number.
-        let quota = |part: u32| {
-            let period = Duration::from_secs(part.into()) / limits.per_second.max(1);
-            let quota = Quota::with_period(period).unwrap_or_else(|| Quota::per_second(NonZeroU32::MAX));
-            DefaultDirectRateLimiter::direct(quota.allow_burst(positive(limits.burst / part)))
-        };
         let places = usize::try_from(limits.concurrent).unwrap_or(1).max(1);
         Self {
             revision,
             places: Arc::new(Semaphore::new(places)),
-            rate: quota(1),
-            polls: quota(2),
+            rate: DefaultDirectRateLimiter::direct(quota(limits, 1)),
+            polls: DefaultDirectRateLimiter::direct(quota(limits, 2)),
             circuit: Mutex::default(),
             pace: Pace::new(bytes_per_second),
         }
     }
+}
+
+/// The rate of a connection, divided by `part`. It is stated as the interval of fetches, since half of an odd rate is no whole
+/// number of fetches a second.
+fn quota(limits: &ConnectionLimits, part: u32) -> Quota {
+    let positive = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+    let period = Duration::from_secs(part.into()) / limits.per_second.max(1);
+    let quota = Quota::with_period(period).unwrap_or_else(|| Quota::per_second(NonZeroU32::MAX));
+    quota.allow_burst(positive(limits.burst / part))
 }
 
 /// The permission of one fetch, whose outcome is recorded.
@@ -229,31 +231,20 @@ impl Drop for Count {
 mod tests {
     use std::time::Duration;
 
-    use governor::DefaultDirectRateLimiter;
-    use governor::clock::{Clock, DefaultClock};
-
-    use super::Gate;
+    use super::quota;
     use crate::model::connection::ConnectionLimits;
-    use crate::model::scope::Revision;
-
-    /// How long the second of two at once has to wait.
-    fn wait(limiter: &DefaultDirectRateLimiter) -> Duration {
-        assert!(limiter.check().is_ok());
-        limiter.check().unwrap_err().wait_time_from(DefaultClock::default().now())
-    }
 
     #[test]
     fn polls_use_at_most_half_of_the_rate() {
-        for (per_second, of_fetches, of_polls) in [(1, 1_000, 2_000), (3, 333, 667), (50, 20, 40)] {
-            let limits = ConnectionLimits { per_second, burst: 1, ..ConnectionLimits::default() };
-            let gate = Gate::new(Revision(1), &limits, 0);
-            for (limiter, due) in [(&gate.rate, of_fetches), (&gate.polls, of_polls)] {
-                let (wait, due) = (wait(limiter), Duration::from_millis(due));
-                // The time that the test takes is waited for less.
-                assert!(
-                    wait <= due + Duration::from_millis(1) && wait > due * 3 / 5,
-                    "{per_second} {wait:?}"
-                );
+        for (per_second, burst, of_fetches, of_polls) in
+            [(1, 1, 1_000_000, 2_000_000), (3, 5, 333_333, 666_666), (50, 100, 20_000, 40_000)]
+        {
+            let limits = ConnectionLimits { per_second, burst, ..ConnectionLimits::default() };
+            for (part, micros) in [(1, of_fetches), (2, of_polls)] {
+                let quota = quota(&limits, part);
+                let interval = quota.replenish_interval().as_micros();
+                assert_eq!(Duration::from_micros(micros).as_micros(), interval, "{per_second} / {part}");
+                assert_eq!(quota.burst_size().get(), (burst / part).max(1), "{burst} / {part}");
             }
         }
     }

@@ -162,7 +162,7 @@ mod tests {
             let kept = Kept { id: FetchId(1), contents: None, validator: None, checked, is_of_round: false };
             kept.fresh(Ages { ttl, stale }).is_some()
         };
-        assert!(is_known(500, 5_000) && is_known(500, 900));
+        assert!(is_known(0, 5_000) && is_known(0, 990));
         assert!(!is_known(1_500, 5_000) && !is_known(500, 400) && !is_known(0, 0));
     }
 }

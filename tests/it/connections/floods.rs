@@ -51,12 +51,18 @@ async fn accepted(replica: &Replica, (id, secret): &(String, String)) -> (u32, D
 
 #[tokio::test]
 async fn signed_requests_from_any_address_are_charged_to_the_tenant() {
-    let limits = [("WAGGLE_LIMITS__TENANT_PER_SECOND", "1"), ("WAGGLE_LIMITS__TENANT_BURST", "6")];
+    let limits = [
+        ("WAGGLE_LIMITS__TENANT_PER_SECOND", "1"),
+        ("WAGGLE_LIMITS__TENANT_BURST", "6"),
+        ("WAGGLE_LIMITS__ADDRESS_PER_SECOND", "1000"),
+    ];
     let (_keys, _database, replica) = behind_proxy(&limits).await;
     let (count, took, last) = accepted(&replica, &hook(&replica, 1).await).await;
     assert!(count >= 6 && f64::from(count) <= 7.0 + took.as_secs_f64(), "{count} in {took:?}");
     let detail = last.json()["detail"].as_str().unwrap_or_default().to_owned();
     assert!(detail.starts_with("rate limit exceeded: 1 request/s for this tenant"), "{}", last.text());
+    let status = ["ratelimit-policy", "ratelimit"].map(|name| last.header(name));
+    assert_eq!(status, [Some(r#""tenant";q=6;w=6"#), Some(r#""tenant";r=0;t=1"#)]);
     // One for each ten resources.
     let (count, took, last) = accepted(&replica, &hook(&replica, 60).await).await;
     assert!(f64::from(count) <= 1.0 + took.as_secs_f64() / 6.0, "{count} in {took:?}");

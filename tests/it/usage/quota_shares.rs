@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use sqlx::{Connection, Executor};
+use sqlx::{Executor, PgConnection};
 use time::macros::datetime;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -12,7 +12,7 @@ use waggle::model::sources::FailPoint;
 use super::{limit, list};
 use crate::support::app::{Builder, gateway};
 use crate::support::clock::ManualClock;
-use crate::support::cluster::database;
+use crate::support::cluster::{Database, database};
 use crate::support::events::listen;
 use crate::support::faults::{Fault, FaultScript};
 use crate::support::proxy::Proxy;
@@ -23,6 +23,15 @@ const BYTES: &str = "select bytes from quotas where period = 'day'";
 /// The statements that wait for the row of a quota.
 const WAITING: &str =
     "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+
+/// Lets statements that change quotas wait until `commit` is executed on the connection.
+async fn lock_quotas(database: &Database) -> PgConnection {
+    let mut lock = database.connect().await;
+    for statement in ["begin", "select from quotas for update"] {
+        lock.execute(statement).await.unwrap();
+    }
+    lock
+}
 
 #[tokio::test]
 async fn bytes_of_a_request_count_after_its_share_is_returned() {
@@ -80,9 +89,7 @@ async fn share_is_returned_if_its_request_ended_before_it_was_reserved() {
     assert_eq!(list(&replica, "a", &key).await.status, 200);
     eventually("the share is returned", async || database.number(CALLS).await == 1).await;
 
-    let mut other = database.connect().await;
-    let mut locked = other.begin().await.unwrap();
-    locked.execute("select from quotas for update").await.unwrap();
+    let mut lock = lock_quotas(&database).await;
     let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     let request = format!(
         "POST /a/mcp HTTP/1.1\r\nHost: localhost\r\nX-Agent-API-Key: {key}\r\n\
@@ -96,7 +103,7 @@ async fn share_is_returned_if_its_request_ended_before_it_was_reserved() {
     // A call that waits for a second is admitted on credit. It waits for the same reservation.
     assert_eq!(list(&replica, "a", &key).await.status, 200);
     assert_eq!(database.number(WAITING).await, 1);
-    locked.commit().await.unwrap();
+    lock.execute("commit").await.unwrap();
     // After those that wait for the row.
     database.execute("select from quotas for update").await;
     // A client that hung up may have been charged.
@@ -114,16 +121,14 @@ async fn call_that_waits_for_a_share_while_a_day_ends_is_one_of_the_next_day() {
     assert_eq!(list(&replica, "a", &key).await.status, 200);
     eventually("the share is returned", async || database.number(CALLS).await == 1).await;
 
-    let mut other = database.connect().await;
-    let mut locked = other.begin().await.unwrap();
-    locked.execute("select from quotas for update").await.unwrap();
+    let mut lock = lock_quotas(&database).await;
     let waiting = tokio::spawn({
         let (replica, key) = (Arc::clone(&replica), key.clone());
         async move { list(&replica, "a", &key).await.status }
     });
     eventually("a share is being reserved", async || database.number(WAITING).await == 1).await;
     clock.advance(time::Duration::minutes(1));
-    locked.commit().await.unwrap();
+    lock.execute("commit").await.unwrap();
     assert_eq!(waiting.await.unwrap(), 200);
     let charged =
         "select coalesce(sum(calls), 0)::bigint from quotas where period = 'day' and start = '2026-12-16'";
@@ -138,16 +143,14 @@ async fn share_is_returned_once_if_the_answer_is_lost() {
         Builder::new(&database).store(|options| options.connect = proxy.options.clone()).start().await;
     let key = replica.acme("a").await;
     limit(&replica, "/agents/a", json!({"callsPerDay": 100_000})).await;
-    let mut other = database.connect().await;
     for _ in 0..5 {
         assert_eq!(list(&replica, "a", &key).await.status, 200);
     }
     // Within the second for which an unused share is held.
-    let mut locked = other.begin().await.unwrap();
-    locked.execute("select from quotas for update").await.unwrap();
+    let mut lock = lock_quotas(&database).await;
     eventually("the share is being returned", async || database.number(WAITING).await == 1).await;
     proxy.swallow(true);
-    locked.commit().await.unwrap();
+    lock.execute("commit").await.unwrap();
     eventually("the share is returned", async || database.number(CALLS).await == 5).await;
     // The answer does not arrive: its connection is closed.
     proxy.fail(Fault::Refused);
