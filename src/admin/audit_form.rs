@@ -61,7 +61,7 @@ impl Form {
                 _ => continue,
             };
             let weight = media_type::weight(range);
-            // A page is what a client takes that prefers nothing else.
+            // A stream goes before a page of the same weight: clients that name it also accept the default.
             if weight > most || (weight >= most && preferred.is_none() && weight > 0.0) {
                 (preferred, most) = (form, weight);
             }

@@ -22,7 +22,8 @@ use crate::model::variant::Variant;
 
 /// The maximum number of changed templates; above it all URIs count as changed.
 const MAX_TEMPLATES: usize = 1_000;
-/// The maximum number of groups of callers; for callers beyond, only changes of content are told apart.
+/// The maximum number of groups of callers for each of which answers are compared. Callers beyond are notified of each change of
+/// content that concerns them, without a comparison.
 const MAX_GROUPS: usize = 16;
 
 /// A template that changed, and how.

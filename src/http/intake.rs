@@ -120,7 +120,8 @@ impl Intake {
         Ok(received.bytes)
     }
 
-    /// Fails if the credential was revoked or expired since it was verified. What it may do here does not change.
+    /// Fails if the credential was revoked or expired since it was verified. Its scopes and agents are compared with nothing:
+    /// they never change.
     async fn verify_again(&self, headers: &HeaderMap) -> Result<(), Fault> {
         let (authenticator, grant) = {
             let held = self.held.lock();

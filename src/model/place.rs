@@ -143,8 +143,8 @@ impl SourcePlace {
         &self.connection
     }
 
-    /// Whether it is a directory. Of an HTTP API it is none, whatever its path; where the kind of the connection is not
-    /// known, its path decides.
+    /// Whether it is a directory: by its path, except at an HTTP API, which has no directories. The path also decides where the
+    /// kind of the connection is unknown.
     pub fn is_directory(&self) -> bool {
         let is_path = |path: &str| path.is_empty() || path.ends_with('/');
         self.kind != Some(Kind::Http) && self.text.path.as_deref().is_some_and(is_path)
