@@ -71,7 +71,7 @@ pub(super) fn planned(admin: &Admin, manifest: &Manifest, plan: &Plan) -> Result
         plan.changes.iter().filter(|change| change.creates && change.kind == ObjectKind::Connection);
     if agent_exists && !created.map(|change| change.id.as_str()).any(names) {
         return manifest::plan(admin, manifest).map_err(|failure| match (failure, &manifest.file) {
-            (Failure::Gateway(wrong), Some(file)) => Failure::Manifest(file.clone(), wrong),
+            (Failure::Gateway(wrong), Some(file)) => Failure::InvalidInput(file.clone(), wrong),
             (other, _) => other,
         });
     }

@@ -246,7 +246,7 @@ fn checkpoints(path: &Path) -> Result<Vec<Checkpoint>, Failure> {
 fn checkpoint(file: &Path) -> Result<Checkpoint, Failure> {
     let name = || file.display().to_string();
     let json = fs::read(file).map_err(|error| Failure::Input(name(), error))?;
-    serde_json::from_slice(&json).map_err(|error| Failure::Manifest(name(), error.to_string()))
+    serde_json::from_slice(&json).map_err(|error| Failure::InvalidInput(name(), error.to_string()))
 }
 
 /// The public keys of a file, one per line; blank lines and those that begin with # are left out.

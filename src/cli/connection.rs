@@ -176,9 +176,9 @@ impl Flags {
         }
         if let Some(file) = self.settings {
             let bytes = input::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
-            let settings = input::as_json(&bytes).map_err(|wrong| Failure::Manifest(file.clone(), wrong))?;
+            let settings = input::as_json(&bytes).map_err(|wrong| Failure::InvalidInput(file.clone(), wrong))?;
             let settings: Map<String, Value> = serde_json::from_str(&settings)
-                .map_err(|error| Failure::Manifest(file, error.to_string()))?;
+                .map_err(|error| Failure::InvalidInput(file, error.to_string()))?;
             members.set("settings", &settings)?;
         }
         let mut secrets = Map::new();
@@ -220,7 +220,7 @@ fn secret(name: &str, place: &str, sources: &Sources<'_>) -> Result<Value, Failu
         Some(("file", file)) => {
             let bytes = input::read(file).map_err(|error| Failure::Input(file.to_owned(), error))?;
             let text = String::from_utf8(bytes);
-            let text = text.map_err(|_| Failure::Manifest(file.to_owned(), "is not UTF-8".to_owned()))?;
+            let text = text.map_err(|_| Failure::InvalidInput(file.to_owned(), "is not UTF-8".to_owned()))?;
             text.strip_suffix('\n').unwrap_or(&text).to_owned()
         }
         _ => {

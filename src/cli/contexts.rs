@@ -76,7 +76,7 @@ pub(super) fn read(environment: &Environment) -> Result<Contexts, Failure> {
     file.take(MAX_BYTES).read_to_string(&mut text).map_err(failed)?;
     // The error's own text would repeat the line, which may hold a key.
     toml::from_str(&text)
-        .map_err(|error: toml::de::Error| Failure::Manifest(shown(), error.message().to_owned()))
+        .map_err(|error: toml::de::Error| Failure::InvalidInput(shown(), error.message().to_owned()))
 }
 
 /// Replaces the file, in one step.

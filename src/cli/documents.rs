@@ -110,20 +110,20 @@ impl Documents {
         for file in files(source)? {
             let bytes = bounded(&file, &mut left)?;
             let documents =
-                input::documents(&bytes).map_err(|wrong| Failure::Manifest(file.clone(), wrong))?;
+                input::documents(&bytes).map_err(|wrong| Failure::InvalidInput(file.clone(), wrong))?;
             let several = documents.len() > 1;
             for (index, json) in documents.into_iter().enumerate() {
                 let place = if several { format!("{file} (document {})", index + 1) } else { file.clone() };
                 let name =
-                    found.add(json, &place).map_err(|wrong| Failure::Manifest(place.clone(), wrong))?;
+                    found.add(json, &place).map_err(|wrong| Failure::InvalidInput(place.clone(), wrong))?;
                 if let Some(first) = places.insert(name.clone(), place.clone()) {
-                    return Err(Failure::Manifest(place, format!("{name} is described in {first} already")));
+                    return Err(Failure::InvalidInput(place, format!("{name} is described in {first} already")));
                 }
             }
         }
         if found.count() == 0 {
             let expected = "expected documents with tenants, connections, agents or manifests";
-            return Err(Failure::Manifest(source.to_owned(), format!("holds no document; {expected}")));
+            return Err(Failure::InvalidInput(source.to_owned(), format!("holds no document; {expected}")));
         }
         if let ([], [alone]) = (&found.objects[..], &mut found.manifests[..]) {
             // Its messages need no place.
@@ -205,7 +205,7 @@ fn add_files(folder: &Path, levels: usize, found: &mut Vec<PathBuf>) -> Result<(
     let shown = || folder.display().to_string();
     let failed = |error| Failure::Input(shown(), error);
     let levels =
-        levels.checked_sub(1).ok_or_else(|| Failure::Manifest(shown(), "lies too deep".to_owned()))?;
+        levels.checked_sub(1).ok_or_else(|| Failure::InvalidInput(shown(), "lies too deep".to_owned()))?;
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let (kind, path) = (entry.file_type().map_err(failed)?, entry.path());
@@ -216,7 +216,7 @@ fn add_files(folder: &Path, levels: usize, found: &mut Vec<PathBuf>) -> Result<(
             add_files(&path, levels, found)?;
         } else if path.extension().is_some_and(|end| EXTENSIONS.iter().any(|known| end == *known)) {
             if found.len() >= MAX_FILES {
-                return Err(Failure::Manifest(shown(), format!("holds more than {MAX_FILES} files")));
+                return Err(Failure::InvalidInput(shown(), format!("holds more than {MAX_FILES} files")));
             }
             found.push(path);
         }
@@ -235,7 +235,7 @@ fn bounded(file: &str, left: &mut u64) -> Result<Vec<u8>, Failure> {
     }
     let remaining = left.checked_sub(bytes.len() as u64);
     let too_long =
-        || Failure::Manifest(file.to_owned(), format!("more than {} MiB together", MAX_BYTES >> 20));
+        || Failure::InvalidInput(file.to_owned(), format!("more than {} MiB together", MAX_BYTES >> 20));
     *left = remaining.ok_or_else(too_long)?;
     Ok(bytes)
 }

@@ -114,7 +114,7 @@ fn change(admin: &Admin, object: &Object, all_secrets: bool) -> Result<Option<Ch
         let is = present.get(member).unwrap_or(&Value::Null);
         let place = format!("{} {id}", kind.name());
         let wrong = format!("{shown} is {is} and cannot become {wanted}; delete the {} first", kind.name());
-        return Err(Failure::Manifest(place, wrong));
+        return Err(Failure::InvalidInput(place, wrong));
     }
     let (old, new) = differing(*kind, &members, &present, all_secrets);
     if new.is_empty() {

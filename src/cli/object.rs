@@ -31,8 +31,8 @@ impl BodyFile {
     pub(super) fn members(self) -> Result<ObjectMembers, Failure> {
         let Some(file) = self.file else { return Ok(ObjectMembers::default()) };
         let bytes = input::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
-        let json = input::as_json(&bytes).map_err(|wrong| Failure::Manifest(file.clone(), wrong))?;
-        serde_json::from_str(&json).map_err(|error| Failure::Manifest(file, error.to_string()))
+        let json = input::as_json(&bytes).map_err(|wrong| Failure::InvalidInput(file.clone(), wrong))?;
+        serde_json::from_str(&json).map_err(|error| Failure::InvalidInput(file, error.to_string()))
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) enum Failure {
     #[error("cannot write {0}: {1}")]
     File(String, io::Error),
     #[error("{0}: {1}")]
-    Manifest(String, String),
+    InvalidInput(String, String),
 }
 
 /// Prints to standard output. A closed pipe is not a failure.

@@ -83,7 +83,7 @@ fn context(sources: &Sources<'_>) -> Result<Option<Context>, Failure> {
 /// The certificates of a PEM file.
 fn certificates(file: &Path) -> Result<Vec<Certificate>, Failure> {
     let pem = fs::read(file).map_err(|error| Failure::Input(file.display().to_string(), error))?;
-    let wrong = || Failure::Manifest(file.display().to_string(), "expected PEM certificates".to_owned());
+    let wrong = || Failure::InvalidInput(file.display().to_string(), "expected PEM certificates".to_owned());
     let certificates = Certificate::from_pem_bundle(&pem).map_err(|_| wrong())?;
     if certificates.is_empty() { Err(wrong()) } else { Ok(certificates) }
 }

@@ -79,7 +79,7 @@ impl Written {
         if let Some(file) = self.template {
             let bytes = input::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
             let text =
-                String::from_utf8(bytes).map_err(|_| Failure::Manifest(file, "is not UTF-8".to_owned()))?;
+                String::from_utf8(bytes).map_err(|_| Failure::InvalidInput(file, "is not UTF-8".to_owned()))?;
             members.set("template", &text)?;
         }
         Ok(members)
