@@ -12,9 +12,9 @@ use rustls::CertificateError;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::runtime::Builder;
 
 use super::output::Failure;
+use super::runtime;
 use super::sources::Sources;
 use super::target::Target;
 use crate::config::PublicUrl;
@@ -111,7 +111,7 @@ impl Admin {
         let url = format!("{}/{agent}/mcp", self.url);
         let request =
             self.client.post(url).json(&body).header("accept", "application/json, text/event-stream");
-        let (status, answer) = Self::complete(self.receive_whole(request))?;
+        let (status, answer) = runtime::run(self.receive_whole(request))??;
         match serde_json::from_slice(&answer.body) {
             Ok(RpcResponse { result: Some(result), .. }) => Ok(result),
             Ok(RpcResponse { error: Some(RpcError { code, message }), .. }) => {
@@ -132,16 +132,7 @@ impl Admin {
     }
 
     fn transmit(&self, request: &Request) -> Result<(StatusCode, Answer), Failure> {
-        Self::complete(self.send(request))
-    }
-
-    /// Runs an exchange to its end.
-    fn complete<T>(exchange: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-        let answer = runtime.block_on(exchange);
-        // Does not wait for a DNS look-up that is still running.
-        runtime.shutdown_background();
-        answer
+        runtime::run(self.send(request))?
     }
 
     /// Sends a `GET` and passes the parts of the answer on as they arrive, until the callback breaks.
@@ -151,7 +142,7 @@ impl Admin {
         media_type: &str,
         each: impl FnMut(&[u8]) -> Result<ControlFlow<()>, Failure>,
     ) -> Result<(), Failure> {
-        Self::complete(self.receive(path, media_type, each))
+        runtime::run(self.receive(path, media_type, each))?
     }
 
     async fn receive(

@@ -9,7 +9,6 @@ use clap::{Args, Subcommand, ValueEnum};
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::runtime::Runtime;
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 
@@ -17,6 +16,7 @@ use super::admin::{Admin, Request};
 use super::format::{cell, shortened};
 use super::output::{Failure, print, print_piece};
 use super::progress::Verbosity;
+use super::runtime;
 use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
@@ -217,11 +217,8 @@ impl Verify {
         let trusted = self.trust.as_deref().map(keys).transpose()?.unwrap_or_default();
         let settings = sources.load(Purpose::Assist)?.settings;
         let progress = Verbosity::default().task("verifying the audit log");
-        let runtime = Runtime::new().map_err(Failure::Runtime)?;
-        let verified = runtime.block_on(app::verify_audit(&settings, checkpoints, trusted));
-        // Does not wait for a DNS look-up that is still running.
-        runtime.shutdown_background();
-        let verdict = verified?;
+        let verified = app::verify_audit(&settings, checkpoints, trusted);
+        let verdict = runtime::run_multi_threaded(verified)??;
         progress.print(&verdict.text)?;
         Ok(verdict.sound)
     }

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use tokio::runtime::Runtime;
 
 use super::output::Failure;
 use super::progress::Verbosity;
+use super::runtime;
 use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
@@ -28,11 +28,8 @@ impl Backup {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let settings = sources.load(Purpose::Assist)?.settings;
         let progress = self.verbosity.task("copying the database");
-        let runtime = Runtime::new().map_err(Failure::Runtime)?;
-        let done = runtime.block_on(app::backup(&settings, &self.folder, !self.without_keys));
-        // Does not wait for a DNS look-up that is still running.
-        runtime.shutdown_background();
-        let app::Backup { keys, elsewhere, .. } = done?;
+        let copied = app::backup(&settings, &self.folder, !self.without_keys);
+        let app::Backup { keys, elsewhere, .. } = runtime::run_multi_threaded(copied)??;
         let mut text = format!("wrote {} with the database and ", self.folder.display());
         // Writing to a string does not fail.
         let _ = match keys.as_slice() {

@@ -1,9 +1,9 @@
 //! `waggle config`: validates and prints the settings.
 
 use clap::Subcommand;
-use tokio::runtime::Builder;
 
 use super::output::{Failure, print};
+use super::runtime;
 use super::sources::Sources;
 use crate::app::{self, UsedAddress};
 use crate::config::{self, Purpose, Settings};
@@ -29,23 +29,17 @@ impl Config {
 }
 
 fn check(settings: &Settings) -> Result<(), Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-    let (mut problems, mut notes) = (Vec::new(), Vec::new());
-    runtime.block_on(async {
-        let checked = app::check(settings).await;
-        problems = checked.fatal();
-        let other = checked.files.iter().filter(|found| !found.prevents_start);
-        notes.extend(other.map(|found| format!("warning: {found}")));
-        for UsedAddress { setting, address, by_gateway } in checked.in_use {
-            if by_gateway {
-                notes.push(format!("{setting}: {address} is in use by a running gateway"));
-            } else {
-                problems.push(format!("{setting}: {address} is in use by another program"));
-            }
+    let checked = runtime::run(app::check(settings))?;
+    let mut problems = checked.fatal();
+    let other = checked.files.iter().filter(|found| !found.prevents_start);
+    let mut notes: Vec<_> = other.map(|found| format!("warning: {found}")).collect();
+    for UsedAddress { setting, address, by_gateway } in checked.in_use {
+        if by_gateway {
+            notes.push(format!("{setting}: {address} is in use by a running gateway"));
+        } else {
+            problems.push(format!("{setting}: {address} is in use by another program"));
         }
-    });
-    // Does not wait for a DNS look-up that is still running.
-    runtime.shutdown_background();
+    }
     if problems.is_empty() {
         notes.push("the settings are valid\n".to_owned());
         print(&notes.join("\n"))

@@ -176,7 +176,8 @@ impl Flags {
         }
         if let Some(file) = self.settings {
             let bytes = input::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
-            let settings = input::as_json(&bytes).map_err(|wrong| Failure::InvalidInput(file.clone(), wrong))?;
+            let settings =
+                input::as_json(&bytes).map_err(|wrong| Failure::InvalidInput(file.clone(), wrong))?;
             let settings: Map<String, Value> = serde_json::from_str(&settings)
                 .map_err(|error| Failure::InvalidInput(file, error.to_string()))?;
             members.set("settings", &settings)?;

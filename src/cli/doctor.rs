@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use clap::Args;
-use tokio::runtime::Builder;
 
 use super::output::{Failure, print};
+use super::runtime;
 use super::sources::Sources;
 use crate::app::{self, DiagnosedAt, Diagnosis, Finding, Status};
 use crate::config::{Purpose, Settings};
@@ -31,11 +31,7 @@ impl Doctor {
 
 /// Checks everything that a gateway with these settings depends on.
 pub(super) fn diagnose(settings: &Settings, at: DiagnosedAt) -> Result<Diagnosis, Failure> {
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
-    let diagnosis = runtime.block_on(app::diagnose(settings, at));
-    // Does not wait for a DNS look-up that is still running.
-    runtime.shutdown_background();
-    Ok(diagnosis)
+    runtime::run(app::diagnose(settings, at))
 }
 
 /// The checks for people, a line each.

@@ -117,7 +117,10 @@ impl Documents {
                 let name =
                     found.add(json, &place).map_err(|wrong| Failure::InvalidInput(place.clone(), wrong))?;
                 if let Some(first) = places.insert(name.clone(), place.clone()) {
-                    return Err(Failure::InvalidInput(place, format!("{name} is described in {first} already")));
+                    return Err(Failure::InvalidInput(
+                        place,
+                        format!("{name} is described in {first} already"),
+                    ));
                 }
             }
         }

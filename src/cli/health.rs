@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use reqwest::Client;
 use reqwest::redirect::Policy;
-use tokio::runtime::Builder;
 
 use super::output::{Failure, print};
+use super::runtime;
 use super::sources::Sources;
 use crate::config::{PublicUrl, Purpose, Server};
 
@@ -36,12 +36,8 @@ impl Health {
             let server = sources.load(Purpose::Assist)?.settings.server;
             local_url(&server, server.listen)?
         };
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(Failure::Runtime)?;
         let until = Instant::now() + Duration::from_secs(self.wait);
-        let answer = runtime.block_on(ask_until(until, &format!("{url}/readyz"), local));
-        // Does not wait for a DNS look-up that is still running.
-        runtime.shutdown_background();
-        answer?;
+        runtime::run(ask_until(until, &format!("{url}/readyz"), local))??;
         print("ready\n")
     }
 }

@@ -39,6 +39,7 @@ mod prompt;
 mod reference;
 mod resource;
 mod restore;
+mod runtime;
 mod serve;
 mod skill;
 mod sources;

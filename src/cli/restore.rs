@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use time::format_description::well_known::Rfc3339;
-use tokio::runtime::Runtime;
 
 use super::output::Failure;
 use super::progress::Verbosity;
+use super::runtime;
 use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
@@ -25,11 +25,8 @@ impl Restore {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let settings = sources.load(Purpose::Assist)?.settings;
         let progress = self.verbosity.task("restoring the database");
-        let runtime = Runtime::new().map_err(Failure::Runtime)?;
-        let done = runtime.block_on(app::restore(&settings, &self.folder));
-        // Does not wait for a DNS look-up that is still running.
-        runtime.shutdown_background();
-        let app::Backup { created_at, keys, .. } = done?;
+        let restored = app::restore(&settings, &self.folder);
+        let app::Backup { created_at, keys, .. } = runtime::run_multi_threaded(restored)??;
         let at = created_at.format(&Rfc3339).unwrap_or_default();
         let data_dir = settings.embedded.data_dir.display();
         let keys = if keys.is_empty() { "no key files".to_owned() } else { keys.join(", ") };

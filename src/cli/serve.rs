@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use tokio::runtime::Runtime;
 
 use super::doctor;
 use super::output::Failure;
+use super::runtime;
 use super::sources::Sources;
 use crate::app::{self, DiagnosedAt, Reloader};
 use crate::config::{self, Loaded, Purpose};
@@ -43,9 +43,5 @@ pub(super) fn serve(sources: &Sources<'_>, demo: Option<app::Demo>) -> Result<()
         move || config::load(&environment, &flags, Purpose::Serve),
         move |wanted| filter.set(wanted).map_err(|error| error.to_string()),
     );
-    let runtime = Runtime::new().map_err(Failure::Runtime)?;
-    let done = runtime.block_on(app::run(settings, demo, reloader));
-    // Does not wait for a DNS look-up that is still running.
-    runtime.shutdown_background();
-    Ok(done?)
+    Ok(runtime::run_multi_threaded(app::run(settings, demo, reloader))??)
 }

@@ -78,8 +78,8 @@ impl Written {
         let mut members = definitions::members(self.body, &self.flags)?;
         if let Some(file) = self.template {
             let bytes = input::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
-            let text =
-                String::from_utf8(bytes).map_err(|_| Failure::InvalidInput(file, "is not UTF-8".to_owned()))?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| Failure::InvalidInput(file, "is not UTF-8".to_owned()))?;
             members.set("template", &text)?;
         }
         Ok(members)
