@@ -9,7 +9,7 @@ use reqwest::header::ETAG;
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode};
 use rustls::CertificateError;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -47,11 +47,38 @@ pub(super) struct Request {
     pub(super) condition: Option<(&'static str, String)>,
 }
 
+impl Request {
+    /// A request without a body.
+    pub(super) fn new(method: Method, path: impl Into<String>) -> Self {
+        Self { method, path: path.into(), body: None, condition: None }
+    }
+
+    pub(super) fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(super) fn delete(path: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, path)
+    }
+
+    /// The request with this body.
+    pub(super) fn json(self, body: &impl Serialize) -> Result<Self, Failure> {
+        Ok(Self { body: Some(serde_json::to_vec(body)?), ..self })
+    }
+}
+
 /// A successful answer.
 pub(super) struct Answer {
     pub(super) body: Vec<u8>,
     /// The `ETag`.
     pub(super) tag: Option<String>,
+}
+
+impl Answer {
+    /// The revision that the `ETag` names.
+    pub(super) fn revision(&self) -> &str {
+        self.tag.as_deref().unwrap_or_default().trim_matches('"')
+    }
 }
 
 /// A JSON-RPC response of an MCP endpoint.
@@ -123,12 +150,22 @@ impl Admin {
 
     /// Reads what may not be there.
     pub(super) fn find(&self, path: &str) -> Result<Option<Answer>, Failure> {
-        let request = Request { method: Method::GET, path: path.to_owned(), body: None, condition: None };
-        match self.transmit(&request)? {
+        match self.transmit(&Request::get(path))? {
             (StatusCode::NOT_FOUND, _) => Ok(None),
             (status, answer) if status.is_success() => Ok(Some(answer)),
             (status, answer) => Err(self.refusal(status, &answer.body)),
         }
+    }
+
+    /// Writes what was read with this tag, or what was not there without one. No other change in between is overwritten.
+    pub(super) fn put(
+        &self,
+        path: String,
+        body: &impl Serialize,
+        tag: Option<String>,
+    ) -> Result<Answer, Failure> {
+        let condition = Some(tag.map_or(("if-none-match", "*".to_owned()), |tag| ("if-match", tag)));
+        self.exchange(&Request { condition, ..Request::new(Method::PUT, path).json(body)? })
     }
 
     fn transmit(&self, request: &Request) -> Result<(StatusCode, Answer), Failure> {

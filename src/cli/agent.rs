@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::admin::Admin;
+use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
-use super::object::{BodyFile, ObjectMembers, Objects, encoded, request};
+use super::object::{BodyFile, ObjectMembers, Objects, encoded};
 use super::output::Failure;
 use super::sources::Sources;
 
@@ -188,7 +188,7 @@ impl Agent {
         let objects = Objects { admin: Admin::of(sources)?, kind: &KIND, output: self.output };
         let path = |id: &str| format!("/agents/{}", encoded(id));
         let change = |id: &str, verb: &str, members: &ObjectMembers| {
-            objects.write(verb, id, &request(Method::PATCH, path(id), Some(members))?)
+            objects.write(verb, id, &Request::new(Method::PATCH, path(id)).json(members)?)
         };
         match self.command {
             Command::List { tenant: None } => objects.list("/agents"),
@@ -201,16 +201,14 @@ impl Agent {
                 members.set("id", &id)?;
                 members.set("tenant", &tenant)?;
                 members.replace_with(&flags)?;
-                objects.write("created", &id, &request(Method::POST, "/agents".to_owned(), Some(&members))?)
+                objects.write("created", &id, &Request::new(Method::POST, "/agents").json(&members)?)
             }
             Command::Update { id, flags, body } => {
                 let mut members = body.members()?;
                 members.replace_with(&flags)?;
                 change(&id, "updated", &members)
             }
-            Command::Delete { id } => {
-                objects.write("deleted", &id, &request(Method::DELETE, path(&id), None)?)
-            }
+            Command::Delete { id } => objects.write("deleted", &id, &Request::delete(path(&id))),
             Command::Enable { id } => change(&id, "enabled", &enabled(true)?),
             Command::Disable { id } => change(&id, "disabled", &enabled(false)?),
             Command::Explain { id, key, method, params, address } => {
@@ -218,7 +216,7 @@ impl Agent {
                 members.set("keyId", &key)?;
                 members.set_some("request", message(method, params)?.as_ref())?;
                 members.set_some("address", address.as_ref())?;
-                let call = request(Method::POST, format!("{}/explain", path(&id)), Some(&members))?;
+                let call = Request::new(Method::POST, format!("{}/explain", path(&id))).json(&members)?;
                 let answer: Box<RawValue> = serde_json::from_slice(&objects.admin.call(&call)?)?;
                 self.output.object(&EXPLANATION, &answer)
             }
@@ -228,11 +226,8 @@ impl Agent {
                 let set = parameters.iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
                 let query: Vec<_> = set.map(|(name, value)| format!("{name}={}", encoded(value))).collect();
                 let usage = Objects { kind: &USAGE, ..objects };
-                let answer = usage.admin.call(&request(
-                    Method::GET,
-                    format!("{}/usage?{}", path(&id), query.join("&")),
-                    None,
-                )?)?;
+                let path = format!("{}/usage?{}", path(&id), query.join("&"));
+                let answer = usage.admin.call(&Request::get(path))?;
                 let Items { items } = serde_json::from_slice(&answer)?;
                 usage.output.list(&USAGE, &items)
             }

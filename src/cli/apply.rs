@@ -3,7 +3,6 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use clap::Args;
-use reqwest::Method;
 
 use super::admin::{Admin, Request};
 use super::documents::{Documents, Manifest, ObjectKind};
@@ -129,8 +128,7 @@ pub(super) fn execute(
     for (kind, id) in &plan.deletions {
         let what = format!("{} {id}", kind.name());
         let path = format!("{}/{}", kind.list(), encoded(id));
-        let request = Request { method: Method::DELETE, path, body: None, condition: None };
-        admin.call(&request).map_err(|error| failed(&what, done, error))?;
+        admin.call(&Request::delete(path)).map_err(|error| failed(&what, done, error))?;
         done += 1;
         progress.advance();
         progress.print(&format!("delete {what}\n"))?;

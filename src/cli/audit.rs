@@ -197,13 +197,8 @@ impl Audit {
             }
             Self::Export(export) => export.run(&Admin::of(sources)?),
             Self::Checkpoint => {
-                let path = "/audit/checkpoint".to_owned();
-                let answer = Admin::of(sources)?.call(&Request {
-                    method: Method::POST,
-                    path,
-                    body: None,
-                    condition: None,
-                })?;
+                let call = Request::new(Method::POST, "/audit/checkpoint");
+                let answer = Admin::of(sources)?.call(&call)?;
                 print(&text(answer)?).and_then(|()| print("\n"))
             }
         }
@@ -297,7 +292,7 @@ impl Tail {
 
     fn page(&self, admin: &Admin, limit: u32) -> Result<Vec<Value>, Failure> {
         let path = format!("/audit?limit={limit}{}", self.filter.query());
-        let answer = admin.call(&Request { method: Method::GET, path, body: None, condition: None })?;
+        let answer = admin.call(&Request::get(path))?;
         let page: Page = serde_json::from_slice(&answer)?;
         Ok(page.items)
     }

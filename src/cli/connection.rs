@@ -5,11 +5,12 @@ use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::admin::Admin;
+use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
-use super::object::{BodyFile, ObjectMembers, Objects, encoded, request};
+use super::object::{BodyFile, ObjectMembers, Objects, encoded};
 use super::output::{Failure, print};
+use super::secret_source::SecretSource;
 use super::sources::Sources;
 
 const KIND: Kind = Kind {
@@ -125,23 +126,21 @@ impl Connection {
                 let mut members = flags.over(body, &[], sources)?;
                 members.set("id", &id)?;
                 members.set_some("kind", kind.as_ref())?;
-                let call = request(Method::POST, "/connections".to_owned(), Some(&members))?;
+                let call = Request::new(Method::POST, "/connections").json(&members)?;
                 objects.write("created", &id, &call)
             }
             Command::Update { id, flags, remove_secret, body } => {
                 let members = flags.over(body, &remove_secret, sources)?;
-                objects.write("updated", &id, &request(Method::PATCH, path(&id), Some(&members))?)
+                objects.write("updated", &id, &Request::new(Method::PATCH, path(&id)).json(&members)?)
             }
-            Command::Delete { id } => {
-                objects.write("deleted", &id, &request(Method::DELETE, path(&id), None)?)
-            }
+            Command::Delete { id } => objects.write("deleted", &id, &Request::delete(path(&id))),
             Command::Test { id, path: place, statement } => {
                 let mut source = ObjectMembers::default();
                 source.set_some("path", place.as_ref())?;
                 source.set_some("statement", statement.as_ref())?;
                 let mut members = ObjectMembers::default();
                 members.set("source", &source)?;
-                let call = request(Method::POST, format!("{}/test", path(&id)), Some(&members))?;
+                let call = Request::new(Method::POST, format!("{}/test", path(&id))).json(&members)?;
                 let answer: Value = serde_json::from_slice(&objects.admin.call(&call)?)?;
                 match answer["reason"].as_str() {
                     None => print(&format!("{} bytes in {} ms\n", answer["bytes"], answer["millis"])),
@@ -149,7 +148,7 @@ impl Connection {
                 }
             }
             Command::Rekey => {
-                let call = request(Method::POST, "/connection-secrets/rekey".to_owned(), None)?;
+                let call = Request::new(Method::POST, "/connection-secrets/rekey");
                 let progress = self.output.verbosity().task("encrypting secrets");
                 let answer = objects.admin.call(&call);
                 drop(progress);
@@ -175,11 +174,7 @@ impl Flags {
             tenants => members.set_list("tenants", tenants)?,
         }
         if let Some(file) = self.settings {
-            let bytes = input::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
-            let settings =
-                input::as_json(&bytes).map_err(|wrong| Failure::InvalidInput(file.clone(), wrong))?;
-            let settings: Map<String, Value> = serde_json::from_str(&settings)
-                .map_err(|error| Failure::InvalidInput(file, error.to_string()))?;
+            let settings: Map<String, Value> = input::document(&file)?;
             members.set("settings", &settings)?;
         }
         let mut secrets = Map::new();
@@ -210,24 +205,14 @@ fn pair<'a>(flag: &str, given: &'a str) -> Result<(&'a str, &'a str), Failure> {
     given.split_once('=').ok_or_else(|| Failure::Usage(format!("{flag}: expected NAME=VALUE")))
 }
 
-/// The value of a secret. As an argument, other users of the machine could see it.
+/// The value of a secret.
 fn secret(name: &str, place: &str, sources: &Sources<'_>) -> Result<Value, Failure> {
-    let text = match place.split_once(':') {
-        Some(("env", variable)) => {
-            let value = sources.environment.secret(variable);
-            let missing = || format!("--secret {name}: the environment variable {variable} is not set");
-            value.ok_or_else(|| Failure::Usage(missing()))?.to_owned()
-        }
-        Some(("file", file)) => {
-            let bytes = input::read(file).map_err(|error| Failure::Input(file.to_owned(), error))?;
-            let text = String::from_utf8(bytes);
-            let text = text.map_err(|_| Failure::InvalidInput(file.to_owned(), "is not UTF-8".to_owned()))?;
+    let flag = (&*format!("--secret {name}"), "env:VARIABLE or file:PATH, never the secret");
+    let text = match SecretSource::parse(place, sources.environment, flag)? {
+        SecretSource::Variable(value) => value.to_owned(),
+        SecretSource::File(file) => {
+            let text = input::text(file)?;
             text.strip_suffix('\n').unwrap_or(&text).to_owned()
-        }
-        _ => {
-            return Err(Failure::Usage(format!(
-                "--secret {name}: expected env:VARIABLE or file:PATH, never the secret itself"
-            )));
         }
     };
     let object = serde_json::from_str(&text).ok().filter(Value::is_object);

@@ -10,6 +10,7 @@ use super::contexts::{self, Context as Stored, Contexts};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
 use super::output::Failure;
+use super::secret_source::SecretSource;
 use super::sources::Sources;
 use super::target::is_key;
 use crate::config::{Environment, PublicUrl};
@@ -116,23 +117,19 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|error| Failure::Input(path.display().to_string(), error))
 }
 
-/// The key of a source. As an argument, other users of the machine could see it.
+/// The key of a source.
 fn key(source: &str, environment: &Environment) -> Result<String, Failure> {
-    let file = match source.split_once(':') {
-        _ if source == "-" => "-",
-        Some(("env", variable)) => {
-            let missing =
-                || Failure::Usage(format!("--key-from: the environment variable {variable} is not set"));
-            return checked(environment.secret(variable).ok_or_else(missing)?);
-        }
-        Some(("file", file)) => file,
-        _ => {
-            let expected = "expected env:VARIABLE, file:PATH or -, never the key itself";
-            return Err(Failure::Usage(format!("--key-from: {expected}")));
+    let source = match source {
+        "-" => SecretSource::File("-"),
+        source => {
+            let flag = ("--key-from", "env:VARIABLE, file:PATH or -, never the key");
+            SecretSource::parse(source, environment, flag)?
         }
     };
-    let bytes = input::read(file).map_err(|error| Failure::Input(file.to_owned(), error))?;
-    checked(&String::from_utf8_lossy(&bytes))
+    match source {
+        SecretSource::Variable(value) => checked(value),
+        SecretSource::File(file) => checked(&String::from_utf8_lossy(&input::read(file)?)),
+    }
 }
 
 fn checked(text: &str) -> Result<String, Failure> {

@@ -1,12 +1,12 @@
-//! What commands on resources, resource templates and prompts share.
+//! What commands on resources, resource templates, prompts and mounts share.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde::Serialize;
 
-use super::admin::Admin;
+use super::admin::{Admin, Request};
 use super::format::{Kind, OutputArgs};
-use super::object::{BodyFile, ObjectMembers, Objects, encoded, request};
+use super::object::{BodyFile, ObjectMembers, Objects, encoded};
 use super::output::Failure;
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -15,10 +15,66 @@ use crate::model::ids::Slug;
 #[derive(Debug)]
 pub(super) struct DefinitionKind {
     pub(super) kind: Kind,
+    /// Its name in the help, singular.
+    pub(super) noun: &'static str,
+    /// What the help of `get` adds: what is printed with a definition.
+    pub(super) printed_with: &'static str,
+    /// What the help of `create` adds: what a definition is created from.
+    pub(super) created_from: &'static str,
     /// The list of the kind, in paths.
     pub(super) list: &'static str,
     /// The parameter of the query that holds the key; `None` for a segment of the path.
     pub(super) parameter: Option<&'static str>,
+}
+
+/// The flags that set members of a kind of definition.
+pub(super) trait DefinitionFlags: Args + Serialize {
+    const KIND: DefinitionKind;
+
+    /// Sets the members that were given.
+    fn set(&self, members: &mut ObjectMembers) -> Result<(), Failure> {
+        members.replace_with(self)
+    }
+
+    /// The members of a file, replaced by those of the flags.
+    fn over(&self, body: BodyFile) -> Result<ObjectMembers, Failure> {
+        let mut members = body.members()?;
+        self.set(&mut members)?;
+        Ok(members)
+    }
+}
+
+/// The commands that every kind of definition has.
+#[derive(Debug, Subcommand)]
+pub(super) enum DefinitionCommand<F: DefinitionFlags> {
+    #[command(about = format!("List the {}s of an agent", F::KIND.noun))]
+    List {
+        /// The agent.
+        #[arg(long, value_parser = Slug::parse_agent)]
+        agent: Slug,
+    },
+    #[command(about = format!("Print a {}{}", F::KIND.noun, F::KIND.printed_with))]
+    Get(Addressed),
+    #[command(about = format!("Create a {}{}", F::KIND.noun, F::KIND.created_from))]
+    Create {
+        #[command(flatten)]
+        it: Addressed,
+        #[command(flatten)]
+        flags: F,
+        #[command(flatten)]
+        body: BodyFile,
+    },
+    #[command(about = format!("Change a {}; what is not given stays as it is", F::KIND.noun))]
+    Update {
+        #[command(flatten)]
+        it: Addressed,
+        #[command(flatten)]
+        flags: F,
+        #[command(flatten)]
+        body: BodyFile,
+    },
+    #[command(about = format!("Delete a {}", F::KIND.noun))]
+    Delete(Addressed),
 }
 
 /// A definition of an agent.
@@ -73,7 +129,7 @@ impl DefinitionKind {
     }
 
     /// The path of a definition.
-    pub(super) fn path(&self, Addressed { agent, id }: &Addressed) -> String {
+    fn path(&self, Addressed { agent, id }: &Addressed) -> String {
         match self.parameter {
             Some(parameter) => format!("{}?{parameter}={}", self.list_path(agent), encoded(id)),
             None => format!("{}/{}", self.list_path(agent), encoded(id)),
@@ -84,66 +140,26 @@ impl DefinitionKind {
     pub(super) fn objects(&self, sources: &Sources<'_>, output: OutputArgs) -> Result<Objects<'_>, Failure> {
         Ok(Objects { admin: Admin::of(sources)?, kind: &self.kind, output })
     }
-
-    /// Prints the definitions of an agent.
-    pub(super) fn list(
-        &self,
-        sources: &Sources<'_>,
-        output: OutputArgs,
-        agent: &Slug,
-    ) -> Result<(), Failure> {
-        self.objects(sources, output)?.list(&self.list_path(agent))
-    }
-
-    /// Prints a definition.
-    pub(super) fn get(
-        &self,
-        sources: &Sources<'_>,
-        output: OutputArgs,
-        it: &Addressed,
-    ) -> Result<(), Failure> {
-        self.objects(sources, output)?.get(self.path(it))
-    }
-
-    /// Creates a definition, which must not exist.
-    pub(super) fn create(
-        &self,
-        sources: &Sources<'_>,
-        output: OutputArgs,
-        it: &Addressed,
-        members: &ObjectMembers,
-    ) -> Result<(), Failure> {
-        let mut call = request(Method::PUT, self.path(it), Some(members))?;
-        call.condition = Some(("if-none-match", "*".to_owned()));
-        self.objects(sources, output)?.write("created", &it.id, &call)
-    }
-
-    /// Changes members of a definition; the others stay as they are.
-    pub(super) fn update(
-        &self,
-        sources: &Sources<'_>,
-        output: OutputArgs,
-        it: &Addressed,
-        changed: &ObjectMembers,
-    ) -> Result<(), Failure> {
-        self.objects(sources, output)?.replace(self.path(it), &it.id, |members| members.replace_with(changed))
-    }
-
-    /// Deletes a definition.
-    pub(super) fn delete(
-        &self,
-        sources: &Sources<'_>,
-        output: OutputArgs,
-        it: &Addressed,
-    ) -> Result<(), Failure> {
-        let call = request(Method::DELETE, self.path(it), None)?;
-        self.objects(sources, output)?.write("deleted", &it.id, &call)
-    }
 }
 
-/// The members of a file, replaced by those of flags.
-pub(super) fn members(body: BodyFile, flags: &impl Serialize) -> Result<ObjectMembers, Failure> {
-    let mut members = body.members()?;
-    members.replace_with(flags)?;
-    Ok(members)
+impl<F: DefinitionFlags> DefinitionCommand<F> {
+    pub(super) fn run(self, sources: &Sources<'_>, output: OutputArgs) -> Result<(), Failure> {
+        let kind = F::KIND;
+        let objects = || kind.objects(sources, output);
+        match self {
+            Self::List { agent } => objects()?.list(&kind.list_path(&agent)),
+            Self::Get(it) => objects()?.get(kind.path(&it)),
+            Self::Create { it, flags, body } => {
+                // A definition that exists is not replaced.
+                let condition = Some(("if-none-match", "*".to_owned()));
+                let call = Request::new(Method::PUT, kind.path(&it)).json(&flags.over(body)?)?;
+                objects()?.write("created", &it.id, &Request { condition, ..call })
+            }
+            Self::Update { it, flags, body } => {
+                let changed = flags.over(body)?;
+                objects()?.replace(kind.path(&it), &it.id, |members| members.replace_with(&changed))
+            }
+            Self::Delete(it) => objects()?.write("deleted", &it.id, &Request::delete(kind.path(&it))),
+        }
+    }
 }

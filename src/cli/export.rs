@@ -4,7 +4,6 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use super::admin::{Admin, Request};
@@ -72,7 +71,7 @@ impl Export {
 /// The manifest of an agent.
 fn manifest(admin: &Admin, agent: &str) -> Result<String, Failure> {
     let path = format!("/agents/{agent}/manifest");
-    let manifest = admin.call(&Request { method: Method::GET, path, body: None, condition: None })?;
+    let manifest = admin.call(&Request::get(path))?;
     let manifest = String::from_utf8(manifest)
         .map_err(|_| Failure::Gateway("unexpected answer: not UTF-8".to_owned()))?;
     Ok(indent(&manifest))
@@ -81,7 +80,7 @@ fn manifest(admin: &Admin, agent: &str) -> Result<String, Failure> {
 /// The document of an object, with references in place of its secrets.
 fn document(admin: &Admin, kind: ObjectKind, id: &str) -> Result<String, Failure> {
     let path = format!("{}/{}", kind.list(), encoded(id));
-    let answer = admin.call(&Request { method: Method::GET, path, body: None, condition: None })?;
+    let answer = admin.call(&Request::get(path))?;
     let mut members: Map<String, Value> = serde_json::from_slice(&answer)?;
     members.retain(|name, value| !(value.is_null() || name == "id" || ADDED.contains(&name.as_str())));
     if kind == ObjectKind::Connection {

@@ -209,8 +209,7 @@ impl Change {
         } else {
             (Method::PATCH, format!("{}/{}", kind.list(), encoded(id)))
         };
-        let body = Some(serde_json::to_vec(&members)?);
-        Ok(Request { method, path, body, condition: condition.clone() })
+        Ok(Request { condition: condition.clone(), ..Request::new(method, path).json(&members)? })
     }
 }
 

@@ -3,17 +3,45 @@
 use std::fs;
 use std::io::{self, Read};
 
-use serde_json::Value;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::output::Failure;
+use crate::model::resource::PartKind;
 
 /// Reads a file; `-` is standard input.
-pub(super) fn read(file: &str) -> io::Result<Vec<u8>> {
+pub(super) fn read(file: &str) -> Result<Vec<u8>, Failure> {
+    let failed = |error| Failure::Input(file.to_owned(), error);
     if file != "-" {
-        return fs::read(file);
+        return fs::read(file).map_err(failed);
     }
     let mut bytes = Vec::new();
-    io::stdin().lock().read_to_end(&mut bytes)?;
+    io::stdin().lock().read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
+}
+
+/// Reads a file of text; `-` is standard input.
+pub(super) fn text(file: &str) -> Result<String, Failure> {
+    let not_utf_8 = |_| Failure::InvalidInput(file.to_owned(), "is not UTF-8".to_owned());
+    String::from_utf8(read(file)?).map_err(not_utf_8)
+}
+
+/// Reads a file with a JSON or YAML document; `-` is standard input.
+pub(super) fn document<T: DeserializeOwned>(file: &str) -> Result<T, Failure> {
+    let json = as_json(&read(file)?);
+    let parsed = json.and_then(|json| serde_json::from_str(&json).map_err(|error| error.to_string()));
+    parsed.map_err(|wrong| Failure::InvalidInput(file.to_owned(), wrong))
+}
+
+/// The content of a file as the administration API takes it: text or base64.
+pub(super) fn content(mime_type: Option<&str>, bytes: &[u8]) -> Value {
+    match PartKind::of(mime_type, bytes) {
+        PartKind::Text => json!({"text": String::from_utf8_lossy(bytes)}),
+        PartKind::Blob => json!({"blob": BASE64_STANDARD.encode(bytes)}),
+    }
 }
 
 /// The JSON or YAML documents of a file, as JSON. If the first begins with `{`, all are JSON, which is kept as it is.
@@ -30,7 +58,7 @@ pub(super) fn documents(bytes: &[u8]) -> Result<Vec<String>, String> {
 }
 
 /// A JSON or YAML document as JSON. One that begins with `{` is JSON, which is kept as it is.
-pub(super) fn as_json(bytes: &[u8]) -> Result<String, String> {
+fn as_json(bytes: &[u8]) -> Result<String, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     if text.trim_start().starts_with('{') {
         let checked = serde_json::from_str::<&RawValue>(text).map_err(|error| error.to_string());

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 
 use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
-use super::object::{ObjectMembers, Objects, encoded, items, request};
+use super::object::{ObjectMembers, Objects, encoded, items};
 use super::output::{Failure, print};
 use super::sources::Sources;
 use crate::model::ids::Slug;
@@ -179,11 +179,6 @@ struct Created {
 }
 
 impl Key {
-    /// Whether it calls a gateway.
-    pub(super) fn is_a_client(&self) -> bool {
-        !matches!(self.command, Command::Generate { .. })
-    }
-
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let Self { output, command } = self;
         let objects = || Ok::<_, Failure>(Objects { admin: Admin::of(sources)?, kind: &KIND, output });
@@ -193,28 +188,24 @@ impl Key {
             Command::List { owner } => objects()?.list(&owner.path()),
             Command::Get { id, owner } => get(&objects()?, &owner, &id),
             Command::Create { owner, key } => {
-                let body = serde_json::to_vec(&key)?;
-                let path = owner.path();
-                created(
-                    &objects()?,
-                    &Request { method: Method::POST, path, body: Some(body), condition: None },
-                )
+                let call = Request::new(Method::POST, owner.path()).json(&key)?;
+                created(&objects()?, &call)
             }
             Command::Update { id, labels, no_labels: _ } => {
                 let mut members = ObjectMembers::default();
                 members.set("labels", &labels)?;
-                objects()?.write("updated", &id, &request(Method::PATCH, path(&id), Some(&members))?)
+                objects()?.write("updated", &id, &Request::new(Method::PATCH, path(&id)).json(&members)?)
             }
             Command::Rotate { id, grace_seconds } => {
                 let mut members = ObjectMembers::default();
                 members.set_some("graceSeconds", grace_seconds.as_ref())?;
                 let path = format!("{}/rotate", path(&id));
-                created(&objects()?, &request(Method::POST, path, Some(&members))?)
+                created(&objects()?, &Request::new(Method::POST, path).json(&members)?)
             }
             Command::Revoke { id, descendants } => {
                 let query = if descendants { "?descendants=true" } else { "" };
                 let path = format!("{}{query}", path(&id));
-                objects()?.write("revoked", &id, &request(Method::DELETE, path, None)?)
+                objects()?.write("revoked", &id, &Request::delete(path))
             }
         }
     }

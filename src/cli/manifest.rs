@@ -67,7 +67,7 @@ fn path(agent: &Slug, query: &str) -> String {
 
 fn put(manifest: &Manifest, query: &str) -> Request {
     let body = Some(manifest.json.clone().into_bytes());
-    Request { method: Method::PUT, path: path(&manifest.agent, query), body, condition: None }
+    Request { body, ..Request::new(Method::PUT, path(&manifest.agent, query)) }
 }
 
 /// Makes the catalog of an agent equal to a manifest.
@@ -109,8 +109,7 @@ pub(super) fn plan_here(admin: &Admin, manifest: &Manifest, agent_exists: bool) 
 
 /// The definitions of an agent as they are.
 fn present(admin: &Admin, agent: &Slug) -> Result<Definitions, Failure> {
-    let request = Request { method: Method::GET, path: path(agent, ""), body: None, condition: None };
-    Definitions::of(&admin.call(&request)?)
+    Definitions::of(&admin.call(&Request::get(path(agent, "")))?)
 }
 
 impl Applied {

@@ -40,6 +40,7 @@ mod reference;
 mod resource;
 mod restore;
 mod runtime;
+mod secret_source;
 mod serve;
 mod skill;
 mod sources;
@@ -51,13 +52,13 @@ mod unified;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Arg, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::output::Failure;
 use self::sources::Sources;
 use crate::config::{Environment, Flags};
 
-/// The commands that only call a gateway, which other flags start.
+/// The commands that call a gateway, which other flags start.
 const CLIENTS: [&str; 14] = [
     "context",
     "tenant",
@@ -149,34 +150,6 @@ enum Command {
     Man(man::Man),
     /// Print the OpenAPI document of the administration API.
     Openapi,
-}
-
-impl Command {
-    /// Whether it calls a gateway, or some of its subcommands do.
-    fn may_call_a_gateway(&self) -> bool {
-        self.is_a_client() || matches!(self, Self::Audit(_))
-    }
-
-    /// Whether it only calls a gateway, which other flags start.
-    fn is_a_client(&self) -> bool {
-        match self {
-            Self::Key(key) => key.is_a_client(),
-            Self::Context(_)
-            | Self::Tenant(_)
-            | Self::Connection(_)
-            | Self::Agent(_)
-            | Self::Resource(_)
-            | Self::Template(_)
-            | Self::Prompt(_)
-            | Self::Skill(_)
-            | Self::Mount(_)
-            | Self::Apply(_)
-            | Self::Diff(_)
-            | Self::Export(_)
-            | Self::Import(_) => true,
-            _ => false,
-        }
-    }
 }
 
 /// Flags of the commands that call a gateway.
@@ -272,20 +245,32 @@ fn command() -> clap::Command {
     })
 }
 
+/// Whether the command only calls a gateway, which other flags start.
+fn is_a_client(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some(("key", key)) => key.subcommand_name() != Some("generate"),
+        Some((name, _)) => CLIENTS.contains(&name),
+        None => false,
+    }
+}
+
 /// Runs the command line of this process.
 pub fn run(environment: &Environment) -> ExitCode {
-    let parsed = command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
-    let Cli { globals, gateway: GatewayArgs { context, cacert }, command } = match parsed {
-        Ok(cli) => cli,
+    let parsed = command()
+        .try_get_matches()
+        .and_then(|matches| Ok((is_a_client(&matches), Cli::from_arg_matches(&matches)?)));
+    let (is_a_client, Cli { globals, gateway: GatewayArgs { context, cacert }, command }) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return output::usage(&error),
     };
-    if let Some(flag) = command.is_a_client().then(|| globals.of_the_gateway()).flatten() {
+    let may_call_a_gateway = is_a_client || matches!(command, Command::Audit(_));
+    if let Some(flag) = is_a_client.then(|| globals.of_the_gateway()).flatten() {
         let misplaced =
             "is a flag of the gateway itself; name the gateway to call with WAGGLE_URL or --context";
         return output::exit_code(Err(Failure::Usage(format!("{flag} {misplaced}"))));
     }
     let of_clients = [("--context", context.is_some()), ("--cacert", cacert.is_some())];
-    if let Some((flag, _)) = of_clients.iter().find(|(_, given)| *given && !command.may_call_a_gateway()) {
+    if let Some((flag, _)) = of_clients.iter().find(|(_, given)| *given && !may_call_a_gateway) {
         let misplaced = "is a flag of commands that call a gateway, which this one does not";
         return output::exit_code(Err(Failure::Usage(format!("{flag} {misplaced}"))));
     }

@@ -1,32 +1,12 @@
 //! `waggle mount`.
 
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde::Serialize;
 
-use super::definitions::{self, Addressed, DefinitionKind};
+use super::definitions::{DefinitionCommand, DefinitionFlags, DefinitionKind};
 use super::format::{Cell, Kind, OutputArgs};
-use super::object::{BodyFile, ObjectMembers};
 use super::output::Failure;
 use super::sources::Sources;
-use crate::model::ids::Slug;
-
-const KIND: DefinitionKind = DefinitionKind {
-    kind: Kind {
-        name: "mount",
-        key: "name",
-        columns: &[
-            ("NAME", "name", Cell::Text),
-            ("CONNECTION", "connection", Cell::Text),
-            ("PATH", "path", Cell::Text),
-            ("URI", "uri", Cell::Text),
-            ("STATE", "state", Cell::Text),
-            ("ENTRIES", "entries", Cell::Text),
-            ("LABELS", "labels", Cell::Text),
-        ],
-    },
-    list: "mounts",
-    parameter: None,
-};
 
 /// Mounts of an agent: trees of connections whose files are resources.
 #[derive(Debug, Args)]
@@ -34,48 +14,13 @@ pub(super) struct Mount {
     #[command(flatten)]
     output: OutputArgs,
     #[command(subcommand)]
-    command: Command,
+    command: DefinitionCommand<MountFlags>,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// List the mounts of an agent.
-    List {
-        /// The agent.
-        #[arg(long, value_parser = Slug::parse_agent)]
-        agent: Slug,
-    },
-    /// Print a mount.
-    Get(Addressed),
-    /// Create a mount.
-    Create {
-        #[command(flatten)]
-        it: Addressed,
-        #[command(flatten)]
-        written: Written,
-    },
-    /// Change a mount; what is not given stays as it is.
-    Update {
-        #[command(flatten)]
-        it: Addressed,
-        #[command(flatten)]
-        written: Written,
-    },
-    /// Delete a mount.
-    Delete(Addressed),
-}
-
-#[derive(Debug, Args)]
-struct Written {
-    #[command(flatten)]
-    flags: Flags,
-    #[command(flatten)]
-    body: BodyFile,
-}
-
+/// The members of mounts.
 #[derive(Debug, Args, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Flags {
+struct MountFlags {
     /// The connection.
     #[arg(long)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,21 +59,31 @@ struct Flags {
     labels: Vec<String>,
 }
 
-impl Written {
-    fn members(self) -> Result<ObjectMembers, Failure> {
-        definitions::members(self.body, &self.flags)
-    }
+impl DefinitionFlags for MountFlags {
+    const KIND: DefinitionKind = DefinitionKind {
+        kind: Kind {
+            name: "mount",
+            key: "name",
+            columns: &[
+                ("NAME", "name", Cell::Text),
+                ("CONNECTION", "connection", Cell::Text),
+                ("PATH", "path", Cell::Text),
+                ("URI", "uri", Cell::Text),
+                ("STATE", "state", Cell::Text),
+                ("ENTRIES", "entries", Cell::Text),
+                ("LABELS", "labels", Cell::Text),
+            ],
+        },
+        noun: "mount",
+        printed_with: "",
+        created_from: "",
+        list: "mounts",
+        parameter: None,
+    };
 }
 
 impl Mount {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let Self { output, command } = self;
-        match command {
-            Command::List { agent } => KIND.list(sources, output, &agent),
-            Command::Get(it) => KIND.get(sources, output, &it),
-            Command::Create { it, written } => KIND.create(sources, output, &it, &written.members()?),
-            Command::Update { it, written } => KIND.update(sources, output, &it, &written.members()?),
-            Command::Delete(it) => KIND.delete(sources, output, &it),
-        }
+        self.command.run(sources, self.output)
     }
 }

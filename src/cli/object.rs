@@ -29,10 +29,7 @@ pub(super) struct BodyFile {
 impl BodyFile {
     /// The members of the file; none without a file.
     pub(super) fn members(self) -> Result<ObjectMembers, Failure> {
-        let Some(file) = self.file else { return Ok(ObjectMembers::default()) };
-        let bytes = input::read(&file).map_err(|error| Failure::Input(file.clone(), error))?;
-        let json = input::as_json(&bytes).map_err(|wrong| Failure::InvalidInput(file.clone(), wrong))?;
-        serde_json::from_str(&json).map_err(|error| Failure::InvalidInput(file, error.to_string()))
+        self.file.map_or_else(|| Ok(ObjectMembers::default()), |file| input::document(&file))
     }
 }
 
@@ -71,16 +68,6 @@ pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
 }
 
-/// A request with members as its body.
-pub(super) fn request(
-    method: Method,
-    path: String,
-    members: Option<&ObjectMembers>,
-) -> Result<Request, Failure> {
-    let body = members.map(serde_json::to_vec).transpose()?;
-    Ok(Request { method, path, body, condition: None })
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Page {
@@ -95,8 +82,7 @@ pub(super) fn items(admin: &Admin, path: &str) -> Result<Vec<Box<RawValue>>, Fai
     loop {
         let cursor_of = |cursor: String| format!("&cursor={}", encoded(&cursor));
         let path = format!("{path}{separator}limit=500{}", cursor.map(cursor_of).unwrap_or_default());
-        let Page { items, next_cursor } =
-            serde_json::from_slice(&admin.call(&request(Method::GET, path, None)?)?)?;
+        let Page { items, next_cursor } = serde_json::from_slice(&admin.call(&Request::get(path))?)?;
         all.extend(items);
         match next_cursor {
             Some(next) => cursor = Some(next),
@@ -120,8 +106,7 @@ impl Objects<'_> {
 
     /// Prints an object.
     pub(super) fn get(&self, path: String) -> Result<(), Failure> {
-        let answer: Box<RawValue> =
-            serde_json::from_slice(&self.admin.call(&request(Method::GET, path, None)?)?)?;
+        let answer: Box<RawValue> = serde_json::from_slice(&self.admin.call(&Request::get(path))?)?;
         self.output.object(self.kind, &answer)
     }
 
@@ -140,10 +125,11 @@ impl Objects<'_> {
         id: &str,
         change: impl FnOnce(&mut ObjectMembers) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let found = self.admin.exchange(&request(Method::GET, path.clone(), None)?)?;
+        let found = self.admin.exchange(&Request::get(path.clone()))?;
         let mut members: ObjectMembers = serde_json::from_slice(&found.body)?;
         change(&mut members)?;
         let condition = found.tag.map(|tag| ("if-match", tag));
-        self.write("updated", id, &Request { condition, ..request(Method::PUT, path, Some(&members))? })
+        let call = Request::new(Method::PUT, path).json(&members)?;
+        self.write("updated", id, &Request { condition, ..call })
     }
 }

@@ -7,12 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::definitions::{self, Addressed, DefinitionKind, Flags};
+use super::definitions::{Addressed, DefinitionCommand, DefinitionFlags, DefinitionKind, Flags};
 use super::format::{Cell, Kind, OutputArgs};
-use super::object::BodyFile;
 use super::output::{Failure, print};
 use super::sources::Sources;
-use crate::model::ids::Slug;
 
 const KIND: DefinitionKind = DefinitionKind {
     kind: Kind {
@@ -25,9 +23,16 @@ const KIND: DefinitionKind = DefinitionKind {
             ("LABELS", "labels", Cell::Text),
         ],
     },
+    noun: "prompt",
+    printed_with: "",
+    created_from: ", from a file with its messages",
     list: "prompts",
     parameter: None,
 };
+
+impl DefinitionFlags for Flags {
+    const KIND: DefinitionKind = KIND;
+}
 
 /// Prompts of an agent.
 #[derive(Debug, Args)]
@@ -40,34 +45,8 @@ pub(super) struct Prompt {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the prompts of an agent.
-    List {
-        /// The agent.
-        #[arg(long, value_parser = Slug::parse_agent)]
-        agent: Slug,
-    },
-    /// Print a prompt.
-    Get(Addressed),
-    /// Create a prompt, from a file with its messages.
-    Create {
-        #[command(flatten)]
-        it: Addressed,
-        #[command(flatten)]
-        flags: Flags,
-        #[command(flatten)]
-        body: BodyFile,
-    },
-    /// Change a prompt; what is not given stays as it is.
-    Update {
-        #[command(flatten)]
-        it: Addressed,
-        #[command(flatten)]
-        flags: Flags,
-        #[command(flatten)]
-        body: BodyFile,
-    },
-    /// Delete a prompt.
-    Delete(Addressed),
+    #[command(flatten)]
+    Definition(DefinitionCommand<Flags>),
     /// Print the messages of a prompt as a client gets them; `WAGGLE_KEY` is a key of the agent or its owner.
     Render {
         #[command(flatten)]
@@ -88,15 +67,7 @@ impl Prompt {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let Self { output, command } = self;
         match command {
-            Command::List { agent } => KIND.list(sources, output, &agent),
-            Command::Get(it) => KIND.get(sources, output, &it),
-            Command::Create { it, flags, body } => {
-                KIND.create(sources, output, &it, &definitions::members(body, &flags)?)
-            }
-            Command::Update { it, flags, body } => {
-                KIND.update(sources, output, &it, &definitions::members(body, &flags)?)
-            }
-            Command::Delete(it) => KIND.delete(sources, output, &it),
+            Command::Definition(command) => command.run(sources, output),
             Command::Render { it, arguments } => render(sources, output, &it, arguments),
         }
     }

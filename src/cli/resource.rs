@@ -1,21 +1,17 @@
 //! `waggle resource`.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
 use super::admin::{Admin, Request};
-use super::definitions::{self, Addressed, DefinitionKind, NamedFlags};
+use super::definitions::{Addressed, DefinitionCommand, DefinitionFlags, DefinitionKind, NamedFlags};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
-use super::object::{BodyFile, ObjectMembers, encoded, request};
+use super::object::{ObjectMembers, encoded};
 use super::output::{Failure, print, print_piece};
 use super::sources::Sources;
 use crate::model::ids::Slug;
-use crate::model::resource::PartKind;
 
 const KIND: DefinitionKind = DefinitionKind {
     kind: Kind {
@@ -29,9 +25,16 @@ const KIND: DefinitionKind = DefinitionKind {
             ("LABELS", "labels", Cell::Text),
         ],
     },
+    noun: "resource",
+    printed_with: " with its contents",
+    created_from: ", from a file with its definition",
     list: "resources",
     parameter: Some("uri"),
 };
+
+impl DefinitionFlags for NamedFlags {
+    const KIND: DefinitionKind = KIND;
+}
 
 /// Resources of an agent.
 #[derive(Args)]
@@ -44,34 +47,8 @@ pub(super) struct Resource {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the resources of an agent.
-    List {
-        /// The agent.
-        #[arg(long, value_parser = Slug::parse_agent)]
-        agent: Slug,
-    },
-    /// Print a resource with its contents.
-    Get(Addressed),
-    /// Create a resource, from a file with its definition.
-    Create {
-        #[command(flatten)]
-        it: Addressed,
-        #[command(flatten)]
-        flags: NamedFlags,
-        #[command(flatten)]
-        body: BodyFile,
-    },
-    /// Change a resource; what is not given stays as it is.
-    Update {
-        #[command(flatten)]
-        it: Addressed,
-        #[command(flatten)]
-        flags: NamedFlags,
-        #[command(flatten)]
-        body: BodyFile,
-    },
-    /// Delete a resource.
-    Delete(Addressed),
+    #[command(flatten)]
+    Definition(DefinitionCommand<NamedFlags>),
     /// Write the bytes of a resource to standard output.
     Cat(Addressed),
     /// Notify the subscribers of a resource without new content.
@@ -104,22 +81,14 @@ impl Resource {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let Self { output, command } = self;
         match command {
-            Command::List { agent } => KIND.list(sources, output, &agent),
-            Command::Get(it) => KIND.get(sources, output, &it),
-            Command::Create { it, flags, body } => {
-                KIND.create(sources, output, &it, &definitions::members(body, &flags)?)
-            }
-            Command::Update { it, flags, body } => {
-                KIND.update(sources, output, &it, &definitions::members(body, &flags)?)
-            }
-            Command::Delete(it) => KIND.delete(sources, output, &it),
+            Command::Definition(command) => command.run(sources, output),
             Command::Cat(Addressed { agent, id }) => {
                 let path = format!("/agents/{agent}/resources/content?uri={}", encoded(&id));
-                print_piece(&Admin::of(sources)?.call(&request(Method::GET, path, None)?)?).map(|_| ())
+                print_piece(&Admin::of(sources)?.call(&Request::get(path))?).map(|_| ())
             }
             Command::Touch(Addressed { agent, id }) => {
                 let path = format!("/agents/{agent}/resources/touch?uri={}", encoded(&id));
-                KIND.objects(sources, output)?.write("touched", &id, &request(Method::POST, path, None)?)
+                KIND.objects(sources, output)?.write("touched", &id, &Request::new(Method::POST, path))
             }
             Command::Put(put) => put.run(sources, output),
         }
@@ -130,7 +99,7 @@ impl Put {
     fn run(self, sources: &Sources<'_>, output: OutputArgs) -> Result<(), Failure> {
         let Self { agent, uri, file, name, mime_type, labels } = self;
         let admin = Admin::of(sources)?;
-        let bytes = input::read(&file).map_err(|error| Failure::Input(file, error))?;
+        let bytes = input::read(&file)?;
         let path = format!("/agents/{agent}/resources?uri={}", encoded(&uri));
         let found = admin.find(&path)?;
         let (tag, mut members) = match &found {
@@ -144,24 +113,13 @@ impl Put {
         members.set_list("labels", &labels)?;
         let mime_type: Option<String> =
             members.get("mimeType").map(|raw| serde_json::from_str(raw.get())).transpose()?;
-        members.set("contents", &[content(mime_type.as_deref(), &bytes)])?;
-        let body = serde_json::to_vec(&members)?;
-        // No other change in between is overwritten.
-        let condition = Some(tag.map_or(("if-none-match", "*".to_owned()), |tag| ("if-match", tag)));
-        let written = admin.exchange(&Request { method: Method::PUT, path, body: Some(body), condition })?;
+        members.set("contents", &[input::content(mime_type.as_deref(), &bytes)])?;
+        let written = admin.put(path, &members, tag)?;
         if !output.is_for_people() {
             let answer: Option<Box<RawValue>> = serde_json::from_slice(&written.body).ok();
             return output.done(&KIND.kind, &uri, "put", answer.as_deref());
         }
-        let revision = written.tag.unwrap_or_default();
-        print(&format!("{uri} is at revision {}\n", revision.trim_matches('"')))
-    }
-}
-
-fn content(mime_type: Option<&str>, bytes: &[u8]) -> Value {
-    match PartKind::of(mime_type, bytes) {
-        PartKind::Text => json!({"text": String::from_utf8_lossy(bytes)}),
-        PartKind::Blob => json!({"blob": BASE64_STANDARD.encode(bytes)}),
+        print(&format!("{uri} is at revision {}\n", written.revision()))
     }
 }
 

@@ -7,17 +7,16 @@ use ::skill::{FilePath, SKILL_MD};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::{Args, Subcommand};
-use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
+use super::input;
 use super::object::{Objects, encoded};
 use super::output::{Failure, print};
 use super::sources::Sources;
 use crate::model::ids::Slug;
-use crate::model::resource::PartKind;
 
 /// The maximum number of files and folders that are read: more than a gateway takes.
 const MAX_ENTRIES: usize = 20_000;
@@ -113,18 +112,18 @@ impl Skill {
         match self.command {
             Command::Push { dir, agent, path } => done(&push(&objects.admin, &dir, &agent, path)?),
             Command::List { agent } => objects.list(&format!("/agents/{agent}/skills")),
-            Command::Get { path, agent } => objects.get(request(Method::GET, &agent, &path, None).path),
+            Command::Get { path, agent } => objects.get(place(&agent, &path)),
             Command::Pull { path, agent, dir } => done(&pull(&objects.admin, &path, &agent, dir)?),
             Command::Delete { path, agent } => {
-                objects.write("deleted", &path, &request(Method::DELETE, &agent, &path, None))
+                objects.write("deleted", &path, &Request::delete(place(&agent, &path)))
             }
         }
     }
 }
 
-fn request(method: Method, agent: &Slug, path: &str, body: Option<Vec<u8>>) -> Request {
-    let path = format!("/agents/{agent}/skills?path={}", encoded(path));
-    Request { method, path, body, condition: None }
+/// The path of a skill in the administration API.
+fn place(agent: &Slug, path: &str) -> String {
+    format!("/agents/{agent}/skills?path={}", encoded(path))
 }
 
 /// Writes a folder as a skill; returns what was done.
@@ -138,19 +137,15 @@ fn push(admin: &Admin, dir: &Path, agent: &Slug, path: Option<String>) -> Result
     if !files.iter().any(|file| file["path"] == SKILL_MD) {
         return Err(Failure::Usage(format!("{} has no SKILL.md", dir.display())));
     }
-    let get = request(Method::GET, agent, &path, None);
-    let found = admin.find(&get.path)?;
+    let place = place(agent, &path);
+    let found = admin.find(&place)?;
     let present: Option<Whole> =
         found.as_ref().map(|found| serde_json::from_slice(&found.body)).transpose()?;
     let labels = present.map(|present| present.labels).unwrap_or_default();
     let count = files.len();
-    let body = serde_json::to_vec(&json!({"labels": labels, "files": files}))?;
-    // No other change in between is overwritten.
-    let tag = found.and_then(|found| found.tag);
-    let condition = Some(tag.map_or(("if-none-match", "*".to_owned()), |tag| ("if-match", tag)));
-    let written = admin.exchange(&Request { condition, ..request(Method::PUT, agent, &path, Some(body)) })?;
-    let revision = written.tag.unwrap_or_default();
-    Ok(format!("{path} ({count} files) is at revision {}\n", revision.trim_matches('"')))
+    let body = json!({"labels": labels, "files": files});
+    let written = admin.put(place, &body, found.and_then(|found| found.tag))?;
+    Ok(format!("{path} ({count} files) is at revision {}\n", written.revision()))
 }
 
 /// Adds the files of a folder. Links are refused: what they name may be outside.
@@ -170,10 +165,9 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<Value>) -> Result<()
             read_folder(&place, &format!("{path}/"), files)?;
         } else if kind.is_file() {
             let bytes = fs::read(&place).map_err(|error| Failure::Input(shown, error))?;
-            files.push(match PartKind::of(None, &bytes) {
-                PartKind::Text => json!({"path": path, "text": String::from_utf8_lossy(&bytes)}),
-                PartKind::Blob => json!({"path": path, "blob": BASE64_STANDARD.encode(&bytes)}),
-            });
+            let mut file = input::content(None, &bytes);
+            file["path"] = path.into();
+            files.push(file);
         } else {
             return Err(Failure::Usage(format!("{shown} is neither a file nor a folder")));
         }
@@ -183,7 +177,7 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<Value>) -> Result<()
 
 /// Writes a skill to a folder; returns what was done.
 fn pull(admin: &Admin, path: &str, agent: &Slug, dir: Option<PathBuf>) -> Result<String, Failure> {
-    let answer = admin.call(&request(Method::GET, agent, path, None))?;
+    let answer = admin.call(&Request::get(place(agent, path)))?;
     let Whole { files, .. } = serde_json::from_slice(&answer)?;
     let name = path.rsplit('/').next().unwrap_or(path);
     let dir = dir.unwrap_or_else(|| PathBuf::from(name));

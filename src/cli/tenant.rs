@@ -4,9 +4,9 @@ use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde::Serialize;
 
-use super::admin::Admin;
+use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
-use super::object::{BodyFile, Objects, encoded, request};
+use super::object::{BodyFile, Objects, encoded};
 use super::output::Failure;
 use super::sources::Sources;
 
@@ -88,16 +88,14 @@ impl Tenant {
                 let mut members = body.members()?;
                 members.set("id", &id)?;
                 members.replace_with(&flags)?;
-                objects.write("created", &id, &request(Method::POST, "/tenants".to_owned(), Some(&members))?)
+                objects.write("created", &id, &Request::new(Method::POST, "/tenants").json(&members)?)
             }
             Command::Update { id, flags, body } => {
                 let mut members = body.members()?;
                 members.replace_with(&flags)?;
-                objects.write("updated", &id, &request(Method::PATCH, path(&id), Some(&members))?)
+                objects.write("updated", &id, &Request::new(Method::PATCH, path(&id)).json(&members)?)
             }
-            Command::Delete { id } => {
-                objects.write("deleted", &id, &request(Method::DELETE, path(&id), None)?)
-            }
+            Command::Delete { id } => objects.write("deleted", &id, &Request::delete(path(&id))),
         }
     }
 }
