@@ -7,7 +7,7 @@ use embedded_postgres::check_programs;
 
 use super::directory::check_directory;
 use super::files::{FileProblem, problems};
-use super::probe::{is_gateway, local_url};
+use super::probe::is_gateway;
 use super::{AppError, embedded};
 use crate::config::Settings;
 
@@ -64,7 +64,7 @@ impl Checked {
         match TcpListener::bind(address) {
             Ok(_) => {}
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-                let by_gateway = is_gateway(&local_url(&settings.server, address)).await;
+                let by_gateway = is_gateway(settings.server.local_url(address).as_str()).await;
                 self.in_use.push(UsedAddress { setting, address, by_gateway });
             }
             Err(error) => self.ports.push(format!("{setting}: cannot listen on {address}: {error}")),

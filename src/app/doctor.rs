@@ -11,7 +11,7 @@ use x509_parser::pem::Pem;
 use super::check::{UsedAddress, check};
 use super::diagnosis::Diagnosis;
 use super::embedded::existing_database;
-use super::probe::{get, get_up_to, local_url};
+use super::probe::{get, get_up_to};
 use crate::config::Settings;
 use crate::model::sources::Sources;
 use crate::store::Store;
@@ -91,9 +91,8 @@ async fn check_gateway(found: &mut Diagnosis, settings: &Settings, in_use: &[Use
         found.fail("gateway", message, "stop that program or change server.listen");
         return false;
     }
-    let ready =
-        get_up_to(MAX_READINESS, &format!("{}/readyz", local_url(&settings.server, listen)), true).await;
-    match ready {
+    let url = format!("{}/readyz", settings.server.local_url(listen));
+    match get_up_to(MAX_READINESS, &url, true).await {
         Ok((status, body)) => {
             const REASONS: &str = "docs/troubleshooting.md says what each reason means";
             let reasons = serde_json::from_slice::<Readiness>(&body).unwrap_or_default().reasons.join(", ");
@@ -142,7 +141,7 @@ fn check_addresses(found: &mut Diagnosis, in_use: &[UsedAddress], at: DiagnosedA
 /// Whether the running gateway knows that it is current, by its metrics, where they are served to this machine.
 async fn check_feed(found: &mut Diagnosis, settings: &Settings) {
     let listen = settings.admin.listen.unwrap_or(settings.server.listen);
-    let url = format!("{}/metrics", local_url(&settings.server, listen));
+    let url = format!("{}/metrics", settings.server.local_url(listen));
     let Ok((200, metrics)) = get_up_to(MAX_METRICS, &url, true).await else { return };
     let metrics = String::from_utf8_lossy(&metrics);
     let mut lag = metrics.lines().filter_map(|line| line.strip_prefix("waggle_feed_unproven_seconds "));

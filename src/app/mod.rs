@@ -4,6 +4,7 @@ mod audit;
 mod background;
 mod backup;
 mod check;
+mod client;
 mod connection_keys;
 mod credentials;
 mod demo;
@@ -66,6 +67,7 @@ use options::{content_limits, endpoint_options, feed_options, limit_options, usa
 
 pub use backup::{Backup, backup, restore};
 pub use check::{Checked, UsedAddress, check};
+pub(crate) use client::{client, root_cause};
 pub use demo::Demo;
 pub use diagnosis::{Diagnosis, Finding, Status};
 pub use doctor::{DiagnosedAt, diagnose};

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use reqwest::header::ETAG;
-use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Method, RequestBuilder, Response, StatusCode};
 use rustls::CertificateError;
 use serde::{Deserialize, Serialize};
@@ -17,6 +16,7 @@ use super::output::Failure;
 use super::runtime;
 use super::sources::Sources;
 use super::target::Target;
+use crate::app::{self, root_cause};
 use crate::config::PublicUrl;
 use crate::model::ids::Slug;
 
@@ -255,26 +255,20 @@ async fn whole(response: &mut Response) -> reqwest::Result<Option<Vec<u8>>> {
 }
 
 fn client(url: &PublicUrl, certificates: Option<Vec<Certificate>>) -> reqwest::Result<Client> {
-    let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none());
-    // A minimal container image has no certificates, so searching for them would fail; plain HTTP needs none.
-    if url.as_str().starts_with("http:") {
-        builder.no_proxy().tls_certs_only([]).build()
-    } else if let Some(certificates) = certificates {
-        builder.tls_certs_only(certificates).build()
-    } else {
-        builder.build()
+    let builder = app::client(url.as_str(), DEADLINE, false);
+    match certificates {
+        _ if url.as_str().starts_with("http:") => builder.no_proxy().build(),
+        Some(certificates) => builder.tls_certs_only(certificates).build(),
+        None => builder.build(),
     }
 }
 
-/// A failure with the innermost cause, which has the reason, and what to do if that is known.
+/// A failure with the innermost cause, and what to do if that is known.
 fn unreachable(url: &PublicUrl, error: &reqwest::Error) -> Failure {
-    let mut cause: &(dyn Error + 'static) = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
     if error.is_timeout() {
         return Failure::Gateway(format!("{url}: no answer within {} seconds", DEADLINE.as_secs()));
     }
+    let cause = root_cause(error);
     let remedy = tls_error(cause).and_then(remedy).map(|remedy| format!("; {remedy}"));
     Failure::Gateway(format!("{url}: {cause}{}", remedy.unwrap_or_default()))
 }

@@ -1,16 +1,14 @@
 //! `waggle health`: the health check of a gateway's readiness (`/readyz`), for containers without curl.
 
-use std::error::Error;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use reqwest::Client;
-use reqwest::redirect::Policy;
 
 use super::output::{Failure, print};
 use super::runtime;
 use super::sources::Sources;
+use crate::app::{self, root_cause};
 use crate::config::{PublicUrl, Purpose, Server};
 
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -42,17 +40,12 @@ impl Health {
     }
 }
 
-/// The URL of the gateway from this machine: loopback if it listens on every address.
+/// The URL of the gateway from this machine.
 pub(super) fn local_url(server: &Server, listen: SocketAddr) -> Result<PublicUrl, Failure> {
     if listen.port() == 0 {
         return Err(Failure::Usage("server.listen: port 0 is chosen at startup; use --url".to_owned()));
     }
-    let ip = match listen.ip() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    Ok(server.url_of(SocketAddr::new(ip, listen.port())))
+    Ok(server.local_url(listen))
 }
 
 /// Asks until the gateway is ready, or `until`.
@@ -67,36 +60,19 @@ async fn ask_until(until: Instant, url: &str, local: bool) -> Result<(), Failure
 }
 
 async fn ask(url: &str, local: bool) -> Result<(), Failure> {
-    let not_ready = |error: reqwest::Error| Failure::NotReady(format!("not ready: {url}: {}", cause(&error)));
-    let status = client(url, local).map_err(not_ready)?.get(url).send().await.map_err(not_ready)?.status();
+    let not_ready = |error: reqwest::Error| {
+        let reason = if error.is_timeout() {
+            format!("no answer within {} seconds", DEADLINE.as_secs())
+        } else {
+            root_cause(&error).to_string()
+        };
+        Failure::NotReady(format!("not ready: {url}: {reason}"))
+    };
+    let client = app::client(url, DEADLINE, local).no_proxy().build().map_err(not_ready)?;
+    let status = client.get(url).send().await.map_err(not_ready)?.status();
     if status.is_success() {
         Ok(())
     } else {
         Err(Failure::NotReady(format!("not ready: {url} answered {status}")))
     }
-}
-
-fn client(url: &str, local: bool) -> reqwest::Result<Client> {
-    let builder = Client::builder().timeout(DEADLINE).redirect(Policy::none()).no_proxy();
-    if local {
-        // The certificate is not valid for a local address, and the request has no secrets.
-        builder.tls_danger_accept_invalid_certs(true).tls_certs_only([]).build()
-    } else if url.starts_with("http:") {
-        // A minimal container image has no certificates, so searching for them would fail; plain HTTP needs none.
-        builder.tls_certs_only([]).build()
-    } else {
-        builder.build()
-    }
-}
-
-/// The innermost cause, which has the reason.
-fn cause(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return format!("no answer within {} seconds", DEADLINE.as_secs());
-    }
-    let mut cause: &dyn Error = error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    cause.to_string()
 }

@@ -115,6 +115,16 @@ impl Server {
         PublicUrl::of(address, self.tls_certificate.is_some())
     }
 
+    /// The URL of a listener from this machine: loopback if it listens on every address.
+    pub fn local_url(&self, listen: SocketAddr) -> PublicUrl {
+        let ip = match listen.ip() {
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        self.url_of(SocketAddr::new(ip, listen.port()))
+    }
+
     /// The settings after the listener is bound: if the system chose the port (port 0), a derived public URL has that
     /// port too.
     #[must_use]
