@@ -31,7 +31,7 @@ const TICK: std::time::Duration = std::time::Duration::from_secs(1);
 pub struct DatabaseServices {
     /// Credentials, access, tenants, agents and keys.
     pub identity: Arc<Identity>,
-    /// Resources, resource templates and prompts.
+    /// What agents publish.
     pub catalog: Arc<Catalog>,
     /// Connections to content from outside.
     pub connections: Arc<Connections>,
@@ -100,31 +100,19 @@ impl DatabaseServices {
 
     /// Starts the maintenance of all services, which runs until `stop`, and loads the `warm` agents used last in the
     /// background. Returns once the filter of issued keys is loaded, or loading it took too long.
-    pub(super) async fn start(&self, Background { tasks, stop }: &Background, warm: usize) {
+    pub(super) async fn start(&self, background: &Background, warm: usize) {
         let Self { identity, catalog, sessions, maintenance, budget, .. } = self.clone();
-        tasks.spawn({
-            let stop = stop.clone();
-            async move { stop.run_until_cancelled(keep_time(&budget)).await }
-        });
-        tasks.spawn({
-            let (identity, stop) = (Arc::clone(&identity), stop.clone());
-            async move { identity.run_maintenance(stop).await }
-        });
-        tasks.spawn({
-            let stop = stop.clone();
-            async move { sessions.run_maintenance(stop).await }
-        });
-        tasks.spawn({
-            let stop = stop.clone();
-            async move { maintenance.run(stop).await }
-        });
+        background.spawn_until_stopped(async move { keep_time(&budget).await });
+        let maintained = Arc::clone(&identity);
+        background.spawn(|stop| async move { maintained.run_maintenance(stop).await });
+        background.spawn(|stop| async move { sessions.run_maintenance(stop).await });
+        background.spawn(|stop| async move { maintenance.run(stop).await });
         let loaded = load_issued_keys(&identity).await;
         if warm > 0 {
-            let (identity, stop) = (Arc::clone(&identity), stop.clone());
-            tasks.spawn(async move { stop.run_until_cancelled(warm_up(&identity, &catalog, warm)).await });
+            let identity = Arc::clone(&identity);
+            background.spawn_until_stopped(async move { warm_up(&identity, &catalog, warm).await });
         }
-        let stop = stop.clone();
-        tasks.spawn(async move { identity.follow_issued_keys(loaded, &stop).await });
+        background.spawn(|stop| async move { identity.follow_issued_keys(loaded, &stop).await });
     }
 
     /// Waits for the writes in progress.

@@ -33,8 +33,7 @@ pub(super) fn start(
     for part in &mut seed {
         sources.random.fill(part)?;
     }
-    let stop = background.stop.clone();
-    background.tasks.spawn(async move {
+    background.spawn(|stop| async move {
         let stopped = async { stop.cancelled().await };
         task.run(stopped, GRACE, |error| {
             if let Some(error) = error {

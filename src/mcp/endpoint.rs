@@ -26,13 +26,12 @@ use crate::http::cursor::CursorSeal;
 use crate::http::media_type;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::recorder::RequestRecorder;
-use crate::identity::Identity;
 use crate::identity::grant::{Caller, PresentedCredential};
 use crate::model::audit::event::Actor;
 use crate::model::fault::{Fault, Outcome};
 use crate::model::method::{self as mcp, Era};
 use crate::model::session::{Session, SessionId};
-use crate::quota::limits::{Admission, Limits, WorkPermit};
+use crate::quota::limits::{Admission, WorkPermit};
 use crate::sessions::Sessions;
 use crate::telemetry::trace::{Kind, Tracer, traced};
 
@@ -72,11 +71,9 @@ pub struct Endpoint {
     pub(super) options: EndpointOptions,
 }
 
-/// The services that the surfaces use.
-#[derive(Debug, Clone)]
+/// The services that the endpoints use.
+#[derive(Debug)]
 pub struct Services {
-    /// Credentials and access.
-    pub identity: Arc<Identity>,
     /// Resources, resource templates and prompts.
     pub catalog: Arc<Catalog>,
     /// Sessions of the legacy era.
@@ -85,8 +82,6 @@ pub struct Services {
     pub feed: Arc<Feed>,
     /// The audit log, quotas and usage, and the metrics of requests.
     pub recorder: Arc<RequestRecorder>,
-    /// Rate limits and requests in flight.
-    pub limits: Arc<Limits>,
     /// The memory of all caches.
     pub budget: Arc<MemoryBudget>,
     /// Traces, if they are exported.
@@ -102,7 +97,7 @@ impl Endpoint {
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
-        let Services { catalog, sessions, feed, recorder, budget, tracer, .. } = services;
+        let Services { catalog, sessions, feed, recorder, budget, tracer } = services;
         let streams = Streams::new(options.streams_per_key, options.streams, closing);
         let (tool_bytes, ttl) = (options.tool_result_bytes, options.ttl);
         let call_handler = CallHandler::new(Arc::clone(&catalog), seal.clone(), &budget, tool_bytes, ttl);

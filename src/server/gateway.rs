@@ -76,7 +76,7 @@ impl Gateway {
         let target = target(parts.uri.path(), surface);
         let span = RequestSpan::new(id.to_str().unwrap_or_default(), &parts.method);
         // The trace of a request that may be recorded, if traces are exported.
-        let tracer = self.surfaces.metrics.services.tracer.as_ref();
+        let tracer = self.surfaces.tracer.as_ref();
         let tracer = tracer.filter(|_| matches!(target, Target::Mcp | Target::Admin));
         let traceparent = parts.headers.get(TRACEPARENT).map(HeaderValue::as_bytes);
         let span = span.with_trace(trace::begin(tracer.map(AsRef::as_ref), traceparent));

@@ -20,17 +20,24 @@ use subtle::ConstantTimeEq;
 
 pub(crate) use self::answers::AnswerMeter;
 use super::connection_limiter::ConnectionLimiter;
+use crate::cache::MemoryBudget;
+use crate::catalog::Catalog;
+use crate::feed::Feed;
 use crate::http::body::Body;
 use crate::http::credential::{self, Presented};
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem;
-use crate::mcp::endpoint::{Endpoint, Services, StreamStats};
+use crate::http::recorder::RequestRecorder;
+use crate::identity::Identity;
+use crate::mcp::endpoint::{Endpoint, StreamStats};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
+use crate::quota::limits::Limits;
 use crate::sources::Leases;
 use crate::store::Store;
 use crate::telemetry::exposition::{Exposition, Format, Kind};
+use crate::telemetry::trace::Tracer;
 
 /// The name of the cache of encoded results, which has metrics of its own.
 const RESULTS: &str = "results";
@@ -45,8 +52,20 @@ const FORWARDING_HEADERS: [HeaderName; 4] = [
 
 /// The sources of all metrics.
 pub(crate) struct Metrics {
-    /// Caches, change feed, audit queue and limits.
-    pub(crate) services: Services,
+    /// Credentials and access.
+    pub(crate) identity: Arc<Identity>,
+    /// Rendering, and content from outside.
+    pub(crate) catalog: Arc<Catalog>,
+    /// The change feed.
+    pub(crate) feed: Arc<Feed>,
+    /// The audit log, and the requests of endpoints.
+    pub(crate) recorder: Arc<RequestRecorder>,
+    /// Rate limits and requests in flight.
+    pub(crate) limits: Arc<Limits>,
+    /// The memory of all caches.
+    pub(crate) budget: Arc<MemoryBudget>,
+    /// Traces, if they are exported.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     /// Counts connections to the database.
     pub(crate) store: Store,
     /// The connections of each listener.
@@ -115,7 +134,7 @@ impl Metrics {
         if !presented && scraper.is_local() {
             return if scraper.names_this_machine { Ok(()) } else { Err(FOREIGN_HOST) };
         }
-        self.services.limits.charge_failure(scraper.client)?;
+        self.limits.charge_failure(scraper.client)?;
         Err(if scraper.foreign_host { FOREIGN_HOST } else { fault })
     }
 
@@ -131,7 +150,7 @@ impl Metrics {
         process::render(&mut out, self.started);
         self.answers.render(&mut out);
         self.requests(&mut out);
-        tenants::render(&mut out, &self.services.recorder);
+        tenants::render(&mut out, &self.recorder);
         streams(&mut out, stream_stats);
         self.refusals(&mut out);
         self.feed(&mut out);
@@ -147,19 +166,19 @@ impl Metrics {
     fn requests(&self, out: &mut Exposition) {
         let help = "Requests of MCP endpoints by method, era and outcome.";
         let mut family = out.family("waggle_requests_total", Kind::Counter, help);
-        for requests in self.services.recorder.meter().requests() {
+        for requests in self.recorder.meter().requests() {
             let labels = [("method", requests.method), ("era", requests.era), ("outcome", requests.outcome)];
             family.sample(&labels, requests.count);
         }
         let help = "Duration of requests of MCP endpoints; of streams, until they were opened.";
         let mut family = out.family("waggle_request_duration_seconds", Kind::Histogram, help);
-        for took in self.services.recorder.meter().took() {
+        for took in self.recorder.meter().took() {
             family.durations(&[("method", took.method)], &took.durations);
         }
     }
 
     fn refusals(&self, out: &mut Exposition) {
-        let stats = self.services.limits.stats();
+        let stats = self.limits.stats();
         let help = "Requests refused by a rate limit, by its scope.";
         let mut family = out.family("waggle_rate_limited_total", Kind::Counter, help);
         for (scope, count) in stats.refused {
@@ -176,7 +195,7 @@ impl Metrics {
     }
 
     fn feed(&self, out: &mut Exposition) {
-        let stats = self.services.feed.stats();
+        let stats = self.feed.stats();
         let help = "Time since the change feed was last proven current; +Inf before the first proof.";
         let never = stats.unproven == std::time::Duration::MAX;
         let unproven = if never { f64::INFINITY } else { stats.unproven.as_secs_f64() };
@@ -200,12 +219,11 @@ impl Metrics {
     }
 
     fn caches(&self, out: &mut Exposition) {
-        let Services { budget, identity, .. } = &self.services;
-        let (caches, pinned) = (budget.stats(), identity.pinned_bytes());
+        let (caches, pinned) = (self.budget.stats(), self.identity.pinned_bytes());
         let help = "Bytes that all caches may take together.";
-        out.gauge("waggle_cache_budget_bytes", help, budget.limit());
+        out.gauge("waggle_cache_budget_bytes", help, self.budget.limit());
         let help = "Bytes of the budget that are not used, since the process has too much memory resident.";
-        out.gauge("waggle_cache_withheld_bytes", help, budget.withheld());
+        out.gauge("waggle_cache_withheld_bytes", help, self.budget.withheld());
         let help = "Entries of caches.";
         let mut family = out.family("waggle_cache_entries", Kind::Gauge, help);
         for cache in &caches {
@@ -236,10 +254,9 @@ impl Metrics {
     }
 
     fn look_ups(&self, out: &mut Exposition) {
-        let Services { identity, catalog, .. } = &self.services;
-        let identity = identity.stats();
+        let identity = self.identity.stats();
         let help = "Free permits for rendering.";
-        out.gauge("waggle_render_places_free", help, catalog.renderer().free());
+        out.gauge("waggle_render_places_free", help, self.catalog.renderer().free());
         let help = "Look-ups of keys in the database.";
         out.counter("waggle_key_look_ups_total", help, identity.key_look_ups);
         if let Some(expiring) = identity.expiring_keys {
@@ -269,7 +286,7 @@ impl Metrics {
     }
 
     fn fetches(&self, out: &mut Exposition) {
-        let stats = self.services.catalog.fetcher().stats();
+        let stats = self.catalog.fetcher().stats();
         let help =
             "Reads of content from connections, by where it was: in memory, fresh or stale, or fetched.";
         let mut family = out.family("waggle_source_reads_total", Kind::Counter, help);
@@ -291,11 +308,11 @@ impl Metrics {
         out.gauge("waggle_source_leases", help, self.leases.held().borrow().len());
         let help = "Fetches of content from connections in progress.";
         out.gauge("waggle_source_fetches", help, stats.in_flight);
-        connections::render(out, self.services.catalog.fetcher().connections());
+        connections::render(out, self.catalog.fetcher().connections());
     }
 
     fn traces(&self, out: &mut Exposition) {
-        let stats = self.services.tracer.as_ref().map(|tracer| tracer.stats()).unwrap_or_default();
+        let stats = self.tracer.as_ref().map(|tracer| tracer.stats()).unwrap_or_default();
         let help = "Spans of traces: accepted by the collector, refused or lost, or dropped since the queue was full.";
         let mut family = out.family("waggle_trace_spans_total", Kind::Counter, help);
         family.sample(&[("outcome", "exported")], stats.exported);
@@ -306,7 +323,7 @@ impl Metrics {
     }
 
     fn audit(&self, out: &mut Exposition) {
-        let audit = self.services.recorder.audit();
+        let audit = self.recorder.audit();
         let stats = audit.stats();
         let help = "Audit events lost: the database was unreachable, and the spill file full or missing.";
         out.counter("waggle_audit_lost_total", help, stats.lost);

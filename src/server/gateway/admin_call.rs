@@ -29,7 +29,7 @@ pub(super) struct AdminCall {
 impl AdminCall {
     pub(super) fn new(arrival: Arrival<'_>, body: Incoming) -> Self {
         let Arrival { surfaces, parts, id, client, .. } = arrival;
-        let intake = Intake::new(Arc::clone(surfaces.limits()), Arc::clone(&surfaces.permits));
+        let intake = Intake::new(Arc::clone(&surfaces.limits), Arc::clone(&surfaces.permits));
         let context = SharedContext::new(admin::audited::context(parts, id, client), intake);
         let is_recorded = admin::audited::is_call(parts);
         Self { body: SharedBody::new(body), context, is_recorded, refused: None }

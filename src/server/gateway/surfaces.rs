@@ -26,6 +26,7 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::quota::limits::Limits;
 use crate::server::metrics::Metrics;
+use crate::telemetry::trace::Tracer;
 
 /// The surfaces, and what their requests share.
 pub(crate) struct Surfaces {
@@ -34,6 +35,10 @@ pub(crate) struct Surfaces {
     pub(super) metrics: Metrics,
     /// Records completed requests.
     pub(super) recorder: Arc<RequestRecorder>,
+    /// Rate limits.
+    pub(super) limits: Arc<Limits>,
+    /// Exports the traces of requests, if they are exported.
+    pub(super) tracer: Option<Arc<Tracer>>,
     /// Allowed hosts and origins.
     pub(super) origins: OriginRules,
     /// Permits of requests in flight. None is held while a body is awaited.
@@ -45,9 +50,15 @@ pub(crate) struct Surfaces {
 /// The metadata of protected resources, where access tokens are accepted; it changes with the issuers.
 pub(crate) type SharedMetadata = Arc<ArcSwapOption<Metadata>>;
 
-/// The hosts and origins that are allowed, and the bounds of requests.
+/// What the requests of all surfaces share, and their bounds.
 #[derive(Debug)]
 pub(crate) struct SurfaceOptions {
+    /// Records completed requests.
+    pub(crate) recorder: Arc<RequestRecorder>,
+    /// Rate limits.
+    pub(crate) limits: Arc<Limits>,
+    /// Exports the traces of requests, if they are exported.
+    pub(crate) tracer: Option<Arc<Tracer>>,
     /// Allowed hosts and origins.
     pub(crate) origins: OriginRules,
     /// The metadata of protected resources.
@@ -60,16 +71,10 @@ pub(crate) struct SurfaceOptions {
 
 impl Surfaces {
     pub(crate) fn new(endpoint: Endpoint, admin: Router, metrics: Metrics, options: SurfaceOptions) -> Self {
-        let SurfaceOptions { origins, metadata, most_requests, most_refused_bodies } = options;
-        let permits = Arc::new(Semaphore::new(most_requests));
-        let refusals = Refusals::new(most_refused_bodies, Arc::clone(&metrics.services.limits));
-        let recorder = Arc::clone(&metrics.services.recorder);
-        Self { endpoint, admin, metrics, recorder, origins, permits, refusals, metadata }
-    }
-
-    /// The rate limits.
-    pub(super) fn limits(&self) -> &Arc<Limits> {
-        &self.metrics.services.limits
+        let SurfaceOptions { recorder, limits, tracer, origins, metadata, .. } = options;
+        let permits = Arc::new(Semaphore::new(options.most_requests));
+        let refusals = Refusals::new(options.most_refused_bodies, Arc::clone(&limits));
+        Self { endpoint, admin, metrics, recorder, limits, tracer, origins, permits, refusals, metadata }
     }
 
     /// Whether the limit of requests in flight is reached.

@@ -1,0 +1,232 @@
+//! Builds a gateway: the services over its database, its background tasks, and the surfaces that the listeners answer with.
+
+use std::sync::{Arc, Weak};
+
+use time::OffsetDateTime;
+use tokio_util::sync::CancellationToken;
+
+use super::background::Background;
+use super::credentials::AcceptedCredentials;
+use super::options::{content_limits, endpoint_options, feed_options, limit_options, usage_options};
+use super::{AppError, DatabaseServices, Running, audit, connection_keys, startup, traces};
+use crate::admin::{self, Admin, AuditReader, LimitBounds, ManifestLimits};
+use crate::audit::RunningAudit;
+use crate::catalog::Catalog;
+use crate::catalog::mounts::MountScanner;
+use crate::catalog::watch::Watcher;
+use crate::config::Settings;
+use crate::feed::Feed;
+use crate::http::client_address::TrustedProxies;
+use crate::http::credential::Authenticator;
+use crate::http::cursor::CursorSeal;
+use crate::http::operator_keys::OperatorKeys;
+use crate::http::origin::OriginRules;
+use crate::http::recorder::RequestRecorder;
+use crate::http::request_id::RequestIds;
+use crate::http::tenant_meter::TenantMeter;
+use crate::mcp::endpoint::{Endpoint, Services};
+use crate::model::feed::{ChangeFeed, Follower, Subscriptions};
+use crate::model::sources::Sources;
+use crate::quota::limits::Limits;
+use crate::quota::usage::UsageBook;
+use crate::server::gateway::{Gateway, GatewayOptions, SurfaceOptions, Surfaces};
+use crate::server::listeners::Listeners;
+use crate::server::metrics::{AnswerMeter, Metrics};
+use crate::sources::Leases;
+use crate::store::{Store, StoreError, StoreOptions};
+use crate::telemetry::trace::Tracer;
+
+/// Builds the gateway that the listeners answer with.
+pub(super) async fn build(
+    settings: &Settings,
+    database: StoreOptions,
+    operators: OperatorKeys,
+    sources: Sources,
+    listeners: Listeners,
+) -> Result<Running, AppError> {
+    let store = Store::new(database);
+    let secret = startup::prepare(&store, &sources, &listeners.gateway).await?;
+    connection_keys::create_own(settings, &store, &sources).await?;
+    let seal = CursorSeal::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
+    let feed = Feed::new(store.clone(), sources.clone(), listeners.instance, feed_options(settings));
+    let feed = Arc::new(feed);
+    let background = Background::default();
+    let credentials = AcceptedCredentials::new(settings, operators, &background)?;
+    let services = start_services(settings, (&store, &sources), &feed, &credentials, &background).await?;
+    let leases = Arc::new(Leases::new(store.clone(), listeners.instance));
+    follow_sources(&services.catalog, &feed, &leases, &background);
+    let audit = audit::start(settings, &store, &secret, sources.clone())?;
+    let ids = RequestIds::new(sources.random.as_ref())?;
+    let limits = Arc::new(Limits::new(limit_options(settings)));
+    let recorder = start_recorder(settings, (&store, &sources), &audit, &background);
+    let tracer = traces::start(settings, &sources, &background)?;
+    end_streams(&feed, listeners.stop.clone(), &background);
+    let authenticator = Authenticator::new(
+        Arc::clone(&services.identity),
+        Arc::clone(&limits),
+        credentials.operators.clone(),
+    );
+    let metrics = Metrics {
+        identity: Arc::clone(&services.identity),
+        catalog: Arc::clone(&services.catalog),
+        feed: Arc::clone(&feed),
+        recorder: Arc::clone(&recorder),
+        limits: Arc::clone(&limits),
+        budget: Arc::clone(&services.budget),
+        tracer: tracer.clone(),
+        store: store.clone(),
+        connections: listeners.connections.clone(),
+        leases,
+        operators: credentials.operators.clone(),
+        token: settings.metrics.token.clone(),
+        answers: AnswerMeter::default(),
+        started: (sources.clock.now() - OffsetDateTime::UNIX_EPOCH).as_seconds_f64(),
+    };
+    let shared = Shared { settings, services: &services, seal, authenticator, recorder, limits, tracer };
+    let endpoint = shared.endpoint(&feed, listeners.stop.clone());
+    let admin = admin::router(Arc::new(shared.admin()));
+    let surfaces = Surfaces::new(endpoint, admin, metrics, shared.surface_options(&credentials));
+    let gateway = Gateway::new(surfaces, Arc::clone(&services.catalog), ids, gateway_options(settings));
+    listeners.gateway.fill(Arc::new(gateway));
+    Ok(Running {
+        address: listeners.address,
+        admin_address: listeners.admin_address,
+        services,
+        feed,
+        store,
+        audit,
+        credentials,
+        listeners,
+        background,
+        grace: settings.server.shutdown,
+    })
+}
+
+/// Starts the change feed and the services that follow it.
+async fn start_services(
+    settings: &Settings,
+    (store, sources): (&Store, &Sources),
+    feed: &Arc<Feed>,
+    credentials: &AcceptedCredentials,
+    background: &Background,
+) -> Result<DatabaseServices, AppError> {
+    let change_feed = Arc::clone(feed) as Arc<dyn ChangeFeed>;
+    let tokens = Arc::clone(&credentials.tokens);
+    let services = DatabaseServices::new(settings, (store, sources), &change_feed, tokens);
+    services.connections.check_keys().await??;
+    let follower: Weak<dyn Follower> = Arc::downgrade(&(Arc::clone(&services.catalog) as Arc<dyn Follower>));
+    feed.start(follower, &background.tasks, &background.stop);
+    services.start(background, settings.cache.warm_agents).await;
+    Ok(services)
+}
+
+/// Starts to watch content from outside and to scan mounts, those of the connections that this replica has leases of.
+fn follow_sources(catalog: &Arc<Catalog>, feed: &Arc<Feed>, leases: &Arc<Leases>, background: &Background) {
+    let subscriptions = Arc::clone(feed) as Arc<dyn Subscriptions>;
+    let watcher = Watcher::new(Arc::clone(catalog), subscriptions, Arc::clone(leases));
+    background.spawn(|stop| watcher.run(stop));
+    let scanner = MountScanner::new(Arc::clone(catalog), Arc::clone(leases));
+    background.spawn(|stop| scanner.run(stop));
+    let leases = Arc::clone(leases);
+    background.spawn(|stop| async move { leases.run(stop).await });
+}
+
+/// Starts to count usage, and makes the recorder of requests.
+fn start_recorder(
+    settings: &Settings,
+    (store, sources): (&Store, &Sources),
+    audit: &RunningAudit,
+    background: &Background,
+) -> Arc<RequestRecorder> {
+    let usage = Arc::new(UsageBook::new(store.clone(), sources.clone(), usage_options(settings)));
+    let maintained = Arc::clone(&usage);
+    background.spawn(|stop| async move { maintained.run_maintenance(stop).await });
+    let tenants = (settings.metrics.tenants > 0).then(|| TenantMeter::new(settings.metrics.tenants));
+    Arc::new(RequestRecorder::new(Arc::clone(&audit.audit), usage, tenants))
+}
+
+/// Ends streams once the listeners close. They do not wait for the token; a recheck makes them read it.
+fn end_streams(feed: &Arc<Feed>, closing: CancellationToken, background: &Background) {
+    let feed = Arc::clone(feed);
+    background.tasks.spawn(async move {
+        closing.cancelled().await;
+        feed.recheck_streams();
+    });
+}
+
+fn gateway_options(settings: &Settings) -> GatewayOptions {
+    let server = &settings.server;
+    GatewayOptions {
+        proxies: TrustedProxies::new(server.trusted_proxies.clone(), server.forwarded_header),
+        deadline: server.request,
+        most_headers: server.header_count,
+        access_log: settings.log.access,
+    }
+}
+
+/// What the surfaces are made of.
+struct Shared<'a> {
+    settings: &'a Settings,
+    services: &'a DatabaseServices,
+    seal: CursorSeal,
+    authenticator: Authenticator,
+    recorder: Arc<RequestRecorder>,
+    limits: Arc<Limits>,
+    tracer: Option<Arc<Tracer>>,
+}
+
+impl Shared<'_> {
+    /// The MCP endpoints.
+    fn endpoint(&self, feed: &Arc<Feed>, closing: CancellationToken) -> Endpoint {
+        let services = Services {
+            catalog: Arc::clone(&self.services.catalog),
+            sessions: Arc::clone(&self.services.sessions),
+            feed: Arc::clone(feed),
+            recorder: Arc::clone(&self.recorder),
+            budget: Arc::clone(&self.services.budget),
+            tracer: self.tracer.clone(),
+        };
+        let keys = (self.seal.clone(), self.authenticator.clone());
+        Endpoint::new(services, keys, endpoint_options(self.settings), closing)
+    }
+
+    /// The administration API.
+    fn admin(&self) -> Admin {
+        let Self { settings, services, .. } = self;
+        Admin {
+            identity: Arc::clone(&services.identity),
+            catalog: Arc::clone(&services.catalog),
+            connections: Arc::clone(&services.connections),
+            audit: AuditReader::new(Arc::clone(self.recorder.audit())),
+            authenticator: self.authenticator.clone(),
+            usage: Arc::clone(self.recorder.usage()),
+            settable: LimitBounds {
+                dearest: settings.costs.highest().1,
+                key: settings.limits.key,
+                agent: settings.limits.agent,
+                tenant: settings.limits.tenant,
+            },
+            costs: settings.costs,
+            seal: self.seal.clone(),
+            content_limits: content_limits(settings),
+            manifests: ManifestLimits::new(settings.limits.manifest_bytes),
+        }
+    }
+
+    fn surface_options(&self, credentials: &AcceptedCredentials) -> SurfaceOptions {
+        let (server, limits) = (&self.settings.server, &self.settings.limits);
+        let hosts = server.allowed_hosts.as_ref();
+        SurfaceOptions {
+            recorder: Arc::clone(&self.recorder),
+            limits: Arc::clone(&self.limits),
+            tracer: self.tracer.clone(),
+            origins: OriginRules {
+                hosts: hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect()),
+                origins: server.allowed_origins.clone(),
+            },
+            metadata: Arc::clone(&credentials.metadata),
+            most_requests: limits.concurrent_requests,
+            most_refused_bodies: limits.refused_bodies,
+        }
+    }
+}
