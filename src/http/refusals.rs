@@ -16,12 +16,14 @@ use tokio::time::timeout;
 use super::body::{self, Received};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::quota::limits::Limits;
+use crate::quota::limits::{BodyPace, Limits};
 
 /// How many bytes are read for the id of a refused request.
 pub const REFUSED_BODY: usize = 64 * 1024;
 /// For how long they are read.
-pub const REFUSED_TIME: Duration = Duration::from_secs(1);
+const REFUSED_TIME: Duration = Duration::from_secs(1);
+/// They may be slow until then.
+const PACE: BodyPace = BodyPace { window: REFUSED_TIME, bytes_per_second: 0 };
 
 /// Reads the bodies of refused requests.
 #[derive(Debug)]
@@ -45,21 +47,7 @@ impl Refusals {
             return Bytes::new();
         }
         let Some(_place) = self.place(client) else { return Bytes::new() };
-        self.read_short(body, |_| Ok(())).await.map_or_else(Bytes::new, |received| received.bytes)
-    }
-
-    /// The body of a refused request of an authenticated caller, reserved from the caller's budget; `None` if it is too
-    /// long or late.
-    pub async fn read_short<B, R>(
-        &self,
-        body: &mut B,
-        reserve: impl FnOnce(usize) -> Result<R, Fault>,
-    ) -> Option<Received<R>>
-    where
-        B: HttpBody<Data = Bytes> + Unpin,
-    {
-        let reading = body::read(body, REFUSED_BODY, self.limits.pace(), reserve);
-        timeout(REFUSED_TIME, reading).await.ok()?.ok()
+        read_short(body, |_| Ok(())).await.map_or_else(Bytes::new, |received| received.bytes)
     }
 
     /// Discards the rest of a body with [`body::discard`], if the pool has a free place.
@@ -78,6 +66,17 @@ impl Refusals {
     fn place(&self, client: ClientAddress) -> Option<SemaphorePermit<'_>> {
         if self.limits.is_barred(client) { None } else { self.places.try_acquire().ok() }
     }
+}
+
+/// The body of a refused request, whose memory is reserved first; `None` if it is too long or late, or the memory is refused.
+pub async fn read_short<B, R>(
+    body: &mut B,
+    reserve: impl FnOnce(usize) -> Result<R, Fault>,
+) -> Option<Received<R>>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    timeout(REFUSED_TIME, body::read(body, REFUSED_BODY, PACE, reserve)).await.ok()?.ok()
 }
 
 /// The challenge of a refusal, if it has one.

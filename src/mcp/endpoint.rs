@@ -26,6 +26,7 @@ use crate::http::cursor::CursorSeal;
 use crate::http::media_type;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::recorder::RequestRecorder;
+use crate::http::refusals;
 use crate::identity::grant::{Caller, PresentedCredential};
 use crate::model::audit::event::Actor;
 use crate::model::fault::{Fault, Outcome};
@@ -208,7 +209,7 @@ impl Endpoint {
         if self.authenticator.limits().is_barred(request.client()) {
             return fail(request, fault);
         }
-        let read = request.refusals.read_short(body, |bytes| admission.reserve(bytes)).await;
+        let read = refusals::read_short(body, |bytes| admission.reserve(bytes)).await;
         let Some(Received { bytes, reserved: _reserved }) = read else { return fail(request, fault) };
         request.body(&bytes);
         let incoming = parse(&bytes);

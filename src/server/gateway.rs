@@ -22,7 +22,7 @@ use self::surfaces::{Arrival, guard};
 pub(crate) use self::surfaces::{SharedMetadata, SurfaceOptions, Surfaces};
 use super::access_log::AccessEntry;
 use super::health;
-use super::routes::{Surface, Target, target};
+use super::routes::Target;
 use crate::catalog::Catalog;
 use crate::config::AccessLog;
 use crate::http::body::Body;
@@ -69,11 +69,10 @@ impl Gateway {
         &self,
         (parts, body): (&Parts, Incoming),
         peer: IpAddr,
-        surface: Surface,
+        target: Target,
     ) -> Response<Body> {
         // The id of the request, and the span of its log events.
         let id = self.ids.of(&parts.headers);
-        let target = target(parts.uri.path(), surface);
         let span = RequestSpan::new(id.to_str().unwrap_or_default(), &parts.method);
         // The trace of a request that may be recorded, if traces are exported.
         let tracer = self.surfaces.tracer.as_ref();
@@ -86,13 +85,13 @@ impl Gateway {
                 let access_log = self.options.access_log;
                 let began = (access_log != AccessLog::Off).then(Instant::now);
                 let mut outcome = None;
+                // The address of the client, as trusted proxies report it.
+                let client = self.options.proxies.client(peer, &parts.headers);
                 let response = 'answered: {
                     // The number of headers: of HTTP/2, since hyper counts those of HTTP/1.1 as it reads them.
                     if parts.version == Version::HTTP_2 && parts.headers.len() > self.options.most_headers {
                         break 'answered headers_too_large();
                     }
-                    // The address of the client, as trusted proxies report it.
-                    let client = self.options.proxies.client(peer, &parts.headers);
                     let arrival = Arrival { surfaces: &self.surfaces, parts, id: &id, peer, client };
                     let mut exchange = match target {
                         // Health checks pass nothing else.
@@ -144,7 +143,6 @@ impl Gateway {
                     response
                 };
                 if let Some(began) = began {
-                    let client = self.options.proxies.client(peer, &parts.headers);
                     let entry = AccessEntry { began, client, parts, outcome, response: &response };
                     entry.write(access_log, || self.surfaces.recorder.audit().now());
                 }

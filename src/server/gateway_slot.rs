@@ -11,7 +11,6 @@ use bytes::Bytes;
 use http::header::CONNECTION;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode, Version};
-use http_body_util::{BodyExt, Collected, Limited};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
@@ -19,7 +18,7 @@ use super::gateway::{Gateway, problem};
 use super::health;
 use super::routes::{Surface, Target, target};
 use crate::http::body::{self, Body};
-use crate::http::refusals::{REFUSED_BODY, REFUSED_TIME};
+use crate::http::refusals;
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::mcp::reply;
 use crate::model::fault::Fault;
@@ -77,10 +76,11 @@ impl GatewaySlot {
         surface: Surface,
     ) -> Response<Body> {
         let draining = self.draining.load(Ordering::Relaxed);
-        let unready = draining && parts.uri.path() == "/readyz";
+        let target = target(parts.uri.path(), surface);
+        let unready = draining && matches!(target, Target::Ready);
         let mut response = match self.gateway.get() {
-            Some(gateway) if !unready => gateway.answer((parts, body), peer, surface).await,
-            _ => Box::pin(self.answer_without_gateway(parts, body, surface, unready)).await,
+            Some(gateway) if !unready => gateway.answer((parts, body), peer, target).await,
+            _ => Box::pin(self.answer_without_gateway(parts, body, target, unready)).await,
         };
         if draining && parts.version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -92,11 +92,11 @@ impl GatewaySlot {
         &self,
         parts: &Parts,
         mut body: Incoming,
-        surface: Surface,
+        target: Target,
         draining: bool,
     ) -> Response<Body> {
         let id = self.ids.of(&parts.headers);
-        let mut response = match target(parts.uri.path(), surface) {
+        let mut response = match target {
             Target::Alive => health::alive(&parts.method),
             Target::Ready => {
                 let status = match self.database_unreachable.load(Ordering::Relaxed) {
@@ -120,8 +120,6 @@ impl GatewaySlot {
     /// A short body, for the id of the answer; empty if it is too long or late, or while too many are read.
     async fn read_for_id(&self, body: &mut Incoming) -> Bytes {
         let Ok(_place) = self.id_places.try_acquire() else { return Bytes::new() };
-        let whole = Limited::new(body, REFUSED_BODY).collect();
-        let whole = tokio::time::timeout(REFUSED_TIME, whole).await.ok().and_then(Result::ok);
-        whole.map_or_else(Bytes::new, Collected::to_bytes)
+        refusals::read_short(body, |_| Ok(())).await.map_or_else(Bytes::new, |received| received.bytes)
     }
 }
