@@ -1,7 +1,7 @@
 //! Waggle, a multi-tenant MCP gateway.
 //!
-//! A hosted agent registers resources, resource templates and prompts through the administration API; any MCP client
-//! reads them at `/<agent_id>/mcp`. `ARCHITECTURE.md` describes the modules and the direction of imports: a module
+//! A hosted agent registers resources, resource templates, prompts, skills and mounts through the administration API; any
+//! MCP client reads them at `/<agent_id>/mcp`. `ARCHITECTURE.md` describes the modules and the direction of imports: a module
 //! imports only modules above it in this list.
 
 // Futures of requests are nested deeply, and each is found to be `Send` through all of them.
@@ -19,9 +19,10 @@ pub mod cache;
 pub mod audit;
 pub mod feed;
 
-pub mod identity;
 pub mod quota;
 pub mod sources;
+
+pub mod identity;
 
 pub mod catalog;
 pub mod sessions;
