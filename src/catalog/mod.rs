@@ -1,4 +1,4 @@
-//! The catalogs of agents: resources, resource templates, prompts, and manifests, which contain all of them.
+//! The catalogs of agents: resources, resource templates, prompts, skills, mounts, and manifests, which contain all of them.
 //!
 //! [`Catalog`] answers reads from an agent's [`snapshot`], patched from its changes by the cache rule
 //! ([`crate::cache`]), and writes definitions in transactions. Contents are immutable and cached by their hash;
