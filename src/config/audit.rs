@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::embedded::PATH;
+use super::number::MIB;
 use super::reader::Reader;
 use super::section::section;
 use super::text::Text;
 use super::urls::SecureUrl;
-
-const MIB: u64 = 1 << 20;
 
 section! {
     /// Which events are recorded, and how durably.

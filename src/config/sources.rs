@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use super::embedded::PATH;
+use super::number::MIB;
 use super::section::section;
 use super::text::List;
-
-const MIB: u64 = 1 << 20;
 
 section! {
     /// Content from outside: connections to files, HTTP APIs, object stores, git repositories and databases.
