@@ -247,14 +247,8 @@ fn summary_of_all(target: &Target, stored: &ByKind<Stored>, wanted: &NewManifest
         before.push(prints::<K>(stored));
         after.push(new_prints::<K>(stored, wanted));
     });
-    WriteSummary {
-        subject: "manifest".to_owned(),
-        revision: target.revision,
-        created: false,
-        tenant: Some(target.agent.tenant),
-        agent: Some(target.agent.uid),
-        difference: ChangeHashes { before: Some(of_all(before)), after: Some(of_all(after)) },
-    }
+    let difference = ChangeHashes { before: Some(of_all(before)), after: Some(of_all(after)) };
+    target.summary_of("manifest", difference)
 }
 
 fn prints<K: Member>(stored: &ByKind<Stored>) -> Vec<(&str, Digest)> {

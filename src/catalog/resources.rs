@@ -11,6 +11,7 @@ use super::skill_placement::check_outside;
 use super::target::{NO_AGENT, Target};
 use crate::model::agent::Agent;
 use crate::model::audience::Audience;
+use crate::model::audit::event::ChangeHashes;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::definition::DefinitionKind;
 use crate::model::fault::Fault;
@@ -18,7 +19,7 @@ use crate::model::ids::{AgentRef, ResourceUri, TenantId};
 use crate::model::precondition::{Precondition, Written};
 use crate::model::resource::{Definition, NewPart, NewResource, PartKind, Resource};
 use crate::model::scope::{ChangeKind, Scope};
-use crate::store::write::{Write, WriteSummary};
+use crate::store::write::Write;
 
 /// New raw content of a resource that may or may not be there.
 #[derive(Debug, Clone)]
@@ -164,9 +165,7 @@ impl Catalog {
                                 let audience = audience.ok_or(Fault::NotFound(Resource::NAME))?;
                                 condition.check(None)?;
                                 write.change_for(audience, scope, ChangeKind::ResourceTouched, uri.as_str());
-                                let summary =
-                                    target.summary(uri.as_str(), None::<&Resource>, None::<&Resource>);
-                                write.set_summary(WriteSummary { created: false, ..summary });
+                                write.set_summary(target.summary_of(uri.as_str(), ChangeHashes::default()));
                                 return Ok(Written { revision, created: false });
                             };
                             condition.check(Some(old.revision))?;

@@ -1,5 +1,6 @@
 //! The agent whose catalog is written.
 
+use crate::model::audit::event::ChangeHashes;
 use crate::model::audit::fingerprint::{Fingerprint, difference};
 use crate::model::fault::Fault;
 use crate::model::ids::AgentRef;
@@ -55,13 +56,12 @@ impl Target {
         old: Option<&impl Fingerprint>,
         new: Option<&impl Fingerprint>,
     ) -> WriteSummary {
-        WriteSummary {
-            subject: subject.to_owned(),
-            revision: self.revision,
-            created: old.is_none(),
-            tenant: Some(self.agent.tenant),
-            agent: Some(self.agent.uid),
-            difference: difference(old, new),
-        }
+        self.summary_of(subject, difference(old, new))
+    }
+
+    /// The summary of a write with these hashes.
+    pub(super) fn summary_of(&self, subject: &str, difference: ChangeHashes) -> WriteSummary {
+        let AgentRef { tenant, uid } = self.agent;
+        WriteSummary::new(subject, self.revision, difference).owned_by(tenant, Some(uid))
     }
 }

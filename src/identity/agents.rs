@@ -324,12 +324,6 @@ fn announce(write: &mut Write, agent: &Agent) {
 
 /// The summary of a write that creates, changes or deletes an agent, for the audit log.
 fn summary(agent: &Agent, revision: Revision, old: Option<&Agent>, new: Option<&Agent>) -> WriteSummary {
-    WriteSummary {
-        subject: agent.slug.to_string(),
-        revision,
-        created: old.is_none(),
-        tenant: Some(agent.tenant),
-        agent: Some(agent.uid),
-        difference: difference(old, new),
-    }
+    WriteSummary::new(agent.slug.as_str(), revision, difference(old, new))
+        .owned_by(agent.tenant, Some(agent.uid))
 }

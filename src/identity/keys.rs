@@ -224,7 +224,8 @@ impl Identity {
         write.insert_key(&key, secret.hash()).await?;
         self.memory.issued.insert(secret.hash());
         write.change(Scope::from(key.tenant), ChangeKind::Key, key.uid.to_string());
-        write.set_summary(summary(&key, revision, replaced, Some(&key)));
+        // A rotation creates a key, though its summary compares it with the key that it replaces.
+        write.set_summary(WriteSummary { created: true, ..summary(&key, revision, replaced, Some(&key)) });
         Ok(IssuedKey { key, secret })
     }
 
@@ -260,10 +261,7 @@ impl Identity {
                         let changed = ApiKey { revision, ..changed };
                         write.update_key(&changed).await?;
                         write.change(scope, ChangeKind::Key, key.to_string());
-                        write.set_summary(WriteSummary {
-                            created: false,
-                            ..summary(&changed, revision, Some(&present), Some(&changed))
-                        });
+                        write.set_summary(summary(&changed, revision, Some(&present), Some(&changed)));
                         Ok(changed)
                     })
                     .await
@@ -413,14 +411,7 @@ fn announce(write: &mut Write, tenant: TenantId, keys: &[KeyId]) {
     }
 }
 
-/// The summary of a write that creates, replaces or ends a key, for the audit log.
+/// The summary of a write that creates, changes or ends a key, for the audit log.
 fn summary(key: &ApiKey, revision: Revision, old: Option<&ApiKey>, new: Option<&ApiKey>) -> WriteSummary {
-    WriteSummary {
-        subject: key.uid.to_string(),
-        revision,
-        created: new.is_some(),
-        tenant: Some(key.tenant),
-        agent: key.agent,
-        difference: difference(old, new),
-    }
+    WriteSummary::new(key.uid.to_string(), revision, difference(old, new)).owned_by(key.tenant, key.agent)
 }

@@ -200,12 +200,5 @@ pub(super) async fn lock(write: &mut Write, scope: Scope) -> Result<Revision, Fa
 
 /// The summary of a write that creates, changes or deletes a tenant, for the audit log.
 fn summary(tenant: &Tenant, revision: Revision, old: Option<&Tenant>, new: Option<&Tenant>) -> WriteSummary {
-    WriteSummary {
-        subject: tenant.slug.to_string(),
-        revision,
-        created: old.is_none(),
-        tenant: Some(tenant.uid),
-        agent: None,
-        difference: difference(old, new),
-    }
+    WriteSummary::new(tenant.slug.as_str(), revision, difference(old, new)).owned_by(tenant.uid, None)
 }

@@ -302,16 +302,11 @@ impl Connections {
             write.change(Scope::CONNECTIONS, ChangeKind::ConnectionKey, "hooks");
         }
         rekeyed += of_hooks;
+        let after = Parts::default().part(keys.first()).digest();
+        let difference = ChangeHashes { before: None, after: Some(after) };
         write.set_summary(WriteSummary {
-            subject: "secrets".to_owned(),
-            revision,
             created: false,
-            tenant: None,
-            agent: None,
-            difference: ChangeHashes {
-                before: None,
-                after: Some(Parts::default().part(keys.first()).digest()),
-            },
+            ..WriteSummary::new("secrets", revision, difference)
         });
         Ok(rekeyed)
     }
@@ -352,12 +347,5 @@ fn summary(
     old: Option<&StoredConnection>,
     new: Option<&StoredConnection>,
 ) -> WriteSummary {
-    WriteSummary {
-        subject: connection.slug.to_string(),
-        revision,
-        created: old.is_none(),
-        tenant: None,
-        agent: None,
-        difference: difference(old, new),
-    }
+    WriteSummary::new(connection.slug.as_str(), revision, difference(old, new))
 }

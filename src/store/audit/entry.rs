@@ -28,6 +28,20 @@ pub struct WriteSummary {
     pub difference: ChangeHashes,
 }
 
+impl WriteSummary {
+    /// The summary of a write that creates an object if there was none before, and changes or deletes it otherwise.
+    pub fn new(subject: impl Into<String>, revision: Revision, difference: ChangeHashes) -> Self {
+        let created = difference.before.is_none() && difference.after.is_some();
+        Self { subject: subject.into(), revision, created, tenant: None, agent: None, difference }
+    }
+
+    /// With the tenant and the agent of the object.
+    #[must_use]
+    pub fn owned_by(self, tenant: TenantId, agent: Option<AgentId>) -> Self {
+        Self { tenant: Some(tenant), agent, ..self }
+    }
+}
+
 /// The row of a write in the outbox, and the call whose row it is.
 #[derive(Debug)]
 pub struct Entry {
@@ -106,9 +120,7 @@ mod tests {
     }
 
     fn summary(created: bool) -> WriteSummary {
-        let difference = ChangeHashes::default();
-        let subject = "a:b".to_owned();
-        WriteSummary { subject, revision: Revision(7), created, tenant: None, agent: None, difference }
+        WriteSummary { created, ..WriteSummary::new("a:b", Revision(7), ChangeHashes::default()) }
     }
 
     #[test]
