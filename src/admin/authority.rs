@@ -20,9 +20,6 @@ use crate::model::key::ApiKey;
 use crate::model::key_bounds::Maker;
 use crate::telemetry::span;
 
-const NO_AGENT: Fault = Fault::NotFound("agent");
-const NO_TENANT: Fault = Fault::NotFound("tenant");
-
 /// A caller with a verified credential, and the call that it makes.
 pub(super) struct Authority {
     holder: Holder,
@@ -130,9 +127,9 @@ impl Authority {
     /// A tenant that the caller may read: its own; for the operator any.
     pub(super) async fn tenant(&self, identity: &Identity, slug: &str) -> Result<Tenant, Fault> {
         let owner = self.owner()?;
-        let tenant = identity.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?;
+        let tenant = identity.tenant(&Slug::parse(slug).map_err(|_| Fault::NO_TENANT)?).await?;
         if owner.is_some_and(|owner| owner.tenant != tenant.uid) {
-            return Err(NO_TENANT);
+            return Err(Fault::NO_TENANT);
         }
         self.about_tenant(&tenant);
         Ok(tenant)
@@ -143,7 +140,7 @@ impl Authority {
         let owner = self.owner()?;
         let agent = identity.agent(slug).await?;
         if owner.is_some_and(|owner| !owner.reaches(agent.tenant, agent.uid)) {
-            return Err(NO_AGENT);
+            return Err(Fault::NO_AGENT);
         }
         self.about_agent(&agent);
         Ok(agent)
@@ -155,7 +152,7 @@ impl Authority {
         let agent = identity.agent(slug).await?;
         if let Holder::Key(grant) = &self.holder {
             if !grant.credential.reaches(agent.tenant, agent.uid) {
-                return Err(NO_AGENT);
+                return Err(Fault::NO_AGENT);
             }
             self.about_agent(&agent);
             if !grant.credential.allows(KeyScope::Registry) {
@@ -212,8 +209,8 @@ impl Sight {
 
     /// A tenant whose rows the caller may read.
     pub(super) async fn tenant_called(&self, identity: &Identity, slug: &str) -> Result<TenantId, Fault> {
-        let tenant = identity.tenant(&Slug::parse(slug).map_err(|_| NO_TENANT)?).await?.uid;
-        if self.tenant.is_none_or(|own| own == tenant) { Ok(tenant) } else { Err(NO_TENANT) }
+        let tenant = identity.tenant(&Slug::parse(slug).map_err(|_| Fault::NO_TENANT)?).await?.uid;
+        if self.tenant.is_none_or(|own| own == tenant) { Ok(tenant) } else { Err(Fault::NO_TENANT) }
     }
 
     /// The agents that a filter names: by id, or by the `agentId` of a row, for deleted agents. The operator also finds rows
@@ -229,7 +226,7 @@ impl Sight {
         let ids = registered.map(|agent| agent.uid).into_iter().chain(by_id);
         let ids: Vec<_> = ids.filter(|agent| self.sees(*agent)).collect();
         if self.tenant.is_some() && ids.is_empty() {
-            return Err(NO_AGENT);
+            return Err(Fault::NO_AGENT);
         }
         let name = self.agents.is_none().then(|| encoding::line(&event::named(name)).into_owned());
         Ok(AgentFilter { ids, name })

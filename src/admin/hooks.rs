@@ -154,8 +154,7 @@ pub(super) async fn remove(
 ) -> Answer<impl IntoResponse> {
     let (hook, agent) = app.connections.hook(&id).await?;
     let managed = authority.catalog_of(&app.identity, &agent).await;
-    managed
-        .map_err(|fault| if fault == Fault::NotFound("agent") { Fault::NotFound("hook") } else { fault })?;
+    managed.map_err(|fault| if fault == Fault::NO_AGENT { Fault::NotFound("hook") } else { fault })?;
     let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
     app.connections.delete_hook(hook, audited).await?;
     Ok(status)

@@ -34,8 +34,6 @@ const AGGREGATION_POLL: Duration = Duration::from_millis(500);
 /// The maximum number of answers whose events are made afterwards; further answers wait for theirs.
 const MAX_LATER: usize = 64;
 
-const FULL: Fault = Fault::Unavailable { retry_after: Duration::from_secs(1) };
-
 /// Records audit events: the entry point for every surface.
 #[derive(Debug)]
 pub struct AuditRecorder {
@@ -64,7 +62,7 @@ impl AuditRecorder {
     /// durable.
     pub fn admit(&self) -> Result<(), Fault> {
         let refuses = self.is_waited_for() && !self.queue.is_open();
-        if refuses { Err(FULL) } else { Ok(()) }
+        if refuses { Err(Fault::BUSY) } else { Ok(()) }
     }
 
     fn is_waited_for(&self) -> bool {
@@ -87,8 +85,8 @@ impl AuditRecorder {
                 Ok(())
             }
             Durability::Sync => {
-                let durable = self.queue.push_durable(event).map_err(|Full| FULL)?;
-                durable.await.map_err(|_| FULL)
+                let durable = self.queue.push_durable(event).map_err(|Full| Fault::BUSY)?;
+                durable.await.map_err(|_| Fault::BUSY)
             }
         }
     }
@@ -103,9 +101,9 @@ impl AuditRecorder {
             Durability::Batched => rows.for_each(|event| self.queue.push(event)),
             Durability::Sync => {
                 let pushed = rows.map(|event| self.queue.push_durable(event));
-                let pending: Vec<_> = pushed.collect::<Result<_, Full>>().map_err(|Full| FULL)?;
+                let pending: Vec<_> = pushed.collect::<Result<_, Full>>().map_err(|Full| Fault::BUSY)?;
                 for durable in pending {
-                    durable.await.map_err(|_| FULL)?;
+                    durable.await.map_err(|_| Fault::BUSY)?;
                 }
             }
         }

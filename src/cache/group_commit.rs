@@ -14,7 +14,6 @@ use parking_lot::Mutex;
 use tokio::sync::{MutexGuard, oneshot};
 
 use super::fair_queue::{FairQueue, Queued};
-use super::write_queue::busy;
 use crate::model::fault::Fault;
 
 /// Maximum number of rows per batch.
@@ -99,17 +98,18 @@ impl<K: Copy + Eq + Hash, R: Clone, T> GroupCommit<K, R, T> {
                 }
             }
             Ok(Err(answer)) => return answer.unwrap_or(Err(Fault::StorageUnavailable)),
-            Err(_) if in_queue.leave().is_some() => return Err(busy()),
+            Err(_) if in_queue.leave().is_some() => return Err(Fault::BUSY),
             Err(_) => {}
         }
         answer.await.unwrap_or(Err(Fault::StorageUnavailable))
     }
 
     fn enter(&self, payer: K, waiting: Waiting<R, T>) -> Result<InQueue<'_, K, R, T>, Fault> {
-        let Queued { number, displaced } = self.waiting.lock().push(payer, waiting).map_err(|_| busy())?;
+        let Queued { number, displaced } =
+            self.waiting.lock().push(payer, waiting).map_err(|_| Fault::BUSY)?;
         if let Some(Waiting { caller, .. }) = displaced {
             // Its caller may just have been cancelled.
-            let _ = caller.send(Err(busy()));
+            let _ = caller.send(Err(Fault::BUSY));
         }
         Ok(InQueue { group: self, payer, number })
     }

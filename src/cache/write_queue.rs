@@ -80,13 +80,8 @@ impl<T> QueuedWriter<'_, T> {
             }
             Some((turn, Some(Arc::clone(&self.queue.connections).acquire_owned().await.ok()?)))
         };
-        tokio::time::timeout(self.queue.options.wait, waiting).await.ok().flatten().ok_or_else(busy)
+        tokio::time::timeout(self.queue.options.wait, waiting).await.ok().flatten().ok_or(Fault::BUSY)
     }
-}
-
-/// The fault of a write that waits for too long, or behind too many others.
-pub(super) fn busy() -> Fault {
-    Fault::Unavailable { retry_after: Duration::from_secs(1) }
 }
 
 impl<T> WriteQueue<T> {
@@ -110,7 +105,7 @@ impl<T> WriteQueue<T> {
     /// [`Fault::Unavailable`] after the timeout.
     pub(super) async fn acquire_share(&self) -> Result<SemaphorePermit<'_>, Fault> {
         let acquired = tokio::time::timeout(self.options.wait, self.connections.acquire()).await;
-        acquired.ok().and_then(Result::ok).ok_or_else(busy)
+        acquired.ok().and_then(Result::ok).ok_or(Fault::BUSY)
     }
 
     /// Enters the queue of a scope.
@@ -122,7 +117,7 @@ impl<T> WriteQueue<T> {
         let writers = queue.writers.fetch_add(1, Ordering::Relaxed);
         if writers > self.options.waiting_per_scope {
             queue.writers.fetch_sub(1, Ordering::Relaxed);
-            return Err(busy());
+            return Err(Fault::BUSY);
         }
         Ok(QueuedWriter { queue: self, scope, turn: Arc::clone(&queue.turn) })
     }

@@ -160,9 +160,7 @@ fn settle_uris(messages: &mut [PromptMessage]) -> Result<(), Fault> {
 impl From<RenderError> for Fault {
     fn from(error: RenderError) -> Self {
         match error {
-            RenderError::Busy | RenderError::Late => {
-                Self::Unavailable { retry_after: std::time::Duration::from_secs(1) }
-            }
+            RenderError::Busy | RenderError::Late => Self::BUSY,
             RenderError::Failed(detail) => Self::Internal(detail),
             refused => Self::invalid_params(refused.to_string()),
         }

@@ -13,7 +13,7 @@ use super::mounts::check_uris;
 use super::plan::Plan;
 pub use super::plan::{Applied, Keys, Wanted};
 use super::skill_placement::check_apart;
-use super::target::{NO_AGENT, Target};
+use super::target::Target;
 use crate::model::agent::Agent;
 use crate::model::audit::chain::Digest;
 use crate::model::audit::event::ChangeHashes;
@@ -276,7 +276,7 @@ pub fn too_large(most_bytes: usize) -> Fault {
 async fn present(view: &mut Snapshot, agent: &Agent) -> Result<Revision, Fault> {
     let head = view.head(Scope::from(agent.uid)).await?;
     let lives = view.agent_exists(agent.tenant, agent.uid).await?;
-    head.filter(|_| lives).map(|head| head.revision).ok_or(NO_AGENT)
+    head.filter(|_| lives).map(|head| head.revision).ok_or(Fault::NO_AGENT)
 }
 
 /// Reads contents of known sizes in bounded batches.

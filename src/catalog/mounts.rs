@@ -16,7 +16,7 @@ use super::limits::CatalogLimits;
 use super::target::Target;
 use crate::model::fault::Fault;
 use crate::model::ids::TenantId;
-use crate::model::mount::{Mount, NewMount, unknown_connection};
+use crate::model::mount::{Mount, NewMount};
 use crate::store::write::Write;
 
 const SAME_URI: Fault = Fault::AlreadyExists("a mount with this uri");
@@ -35,10 +35,10 @@ impl Registered for Mount {
         let id = &new.place.connection;
         let known = catalog.fetcher.connections().named(tenant, std::slice::from_ref(id)).await;
         let known = known.map_err(|fault| match fault {
-            Fault::InvalidParams(_) => unknown_connection(id),
+            Fault::InvalidParams(_) => Fault::unknown_connection("connection", id),
             other => other,
         })?;
-        let kind = known.get(id.as_str()).ok_or_else(|| unknown_connection(id))?.kind;
+        let kind = known.get(id.as_str()).ok_or_else(|| Fault::unknown_connection("connection", id))?.kind;
         if !matches!(kind, Kind::File | Kind::Git | Kind::S3) {
             return Err(Fault::invalid_params(format!(
                 "connection: one of kind {} has no files to mount; expected file, git or s3",

@@ -13,7 +13,7 @@ use crate::model::call::{Content, Contents};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentRef, ConnectionId, ResourceUri, Slug, TenantId};
-use crate::model::place::{SourcePlace, unknown_connection};
+use crate::model::place::SourcePlace;
 use crate::model::resource::{Definition, PartKind, parse_mime};
 use crate::model::scope::Revision;
 use crate::sources::{Missed, Outside, Wanted};
@@ -117,7 +117,8 @@ impl Catalog {
         let id = source.connection();
         let named = self.fetcher.connections().named(tenant, &[id.to_string()]).await;
         let named = named.map_err(|fault| fault.within("source.connection"))?;
-        let address = named.get(id).ok_or_else(|| unknown_connection(id.as_str()))?;
+        let address =
+            named.get(id).ok_or_else(|| Fault::unknown_connection("source.connection", id.as_str()))?;
         let checked = source.place().check_kind(address.kind);
         checked.map_err(|error| Fault::invalid_params(format!("source.{error}")))?;
         // Those of other kinds are never checked before they are fetched.

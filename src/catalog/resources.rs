@@ -8,7 +8,7 @@ use super::Catalog;
 use super::definitions::{Registered, check_count};
 use super::limits::CatalogLimits;
 use super::skill_placement::check_outside;
-use super::target::{NO_AGENT, Target};
+use super::target::Target;
 use crate::model::agent::Agent;
 use crate::model::audience::Audience;
 use crate::model::audit::event::ChangeHashes;
@@ -107,7 +107,7 @@ impl Registered for Resource {
     }
 
     async fn count(catalog: &Catalog, write: &mut Write, target: &Target, by: i32) -> Result<(), Fault> {
-        let count = write.count_resources(target.agent, by).await?.ok_or(NO_AGENT)?;
+        let count = write.count_resources(target.agent, by).await?.ok_or(Fault::NO_AGENT)?;
         if by < 0 {
             return Ok(());
         }

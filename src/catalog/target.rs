@@ -10,8 +10,6 @@ use crate::store::agent_rows::Stored;
 use crate::store::definitions::Table;
 use crate::store::write::{Write, WriteSummary};
 
-pub(super) const NO_AGENT: Fault = Fault::NotFound("agent");
-
 /// The agent whose catalog a write changes, and the revision that the write gives it.
 #[derive(Debug)]
 pub struct Target {
@@ -31,7 +29,7 @@ impl Target {
         agent: AgentRef,
         key: &str,
     ) -> Result<(Self, Option<K>), Fault> {
-        let (revision, old) = write.lock_definition(agent, key).await?.ok_or(NO_AGENT)?;
+        let (revision, old) = write.lock_definition(agent, key).await?.ok_or(Fault::NO_AGENT)?;
         Ok((Self { agent, scope: Scope::from(agent.uid), revision }, old))
     }
 
@@ -40,7 +38,7 @@ impl Target {
         write: &mut Write,
         agent: AgentRef,
     ) -> Result<(Self, ByKind<Stored>), Fault> {
-        let (revision, stored) = write.lock_definitions(agent).await?.ok_or(NO_AGENT)?;
+        let (revision, stored) = write.lock_definitions(agent).await?.ok_or(Fault::NO_AGENT)?;
         Ok((Self { agent, scope: Scope::from(agent.uid), revision }, stored))
     }
 

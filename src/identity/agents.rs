@@ -17,8 +17,6 @@ use crate::model::tool::ToolSets;
 use crate::store::agents::RetiredSlug;
 use crate::store::write::{Write, WriteSummary};
 
-const NO_AGENT: Fault = Fault::NotFound("agent");
-
 /// An agent to be created.
 #[derive(Debug, Clone)]
 pub struct NewAgent {
@@ -107,8 +105,8 @@ impl Identity {
     /// # Errors
     /// [`Fault::NotFound`].
     pub async fn agent(&self, slug: &str) -> Result<Agent, Fault> {
-        let slug = Slug::parse(slug).map_err(|_| NO_AGENT)?;
-        self.store.agent(slug.as_str()).await?.ok_or(NO_AGENT)
+        let slug = Slug::parse(slug).map_err(|_| Fault::NO_AGENT)?;
+        self.store.agent(slug.as_str()).await?.ok_or(Fault::NO_AGENT)
     }
 
     /// Agents after a slug, in byte order; of one tenant if given.
@@ -145,7 +143,7 @@ impl Identity {
 
     async fn insert_agent(&self, write: &mut Write, new: NewAgent) -> Result<Agent, Fault> {
         lock(write, Scope::GATEWAY).await?;
-        let tenant = write.tenant(&new.tenant).await?.ok_or(Fault::NotFound("tenant"))?;
+        let tenant = write.tenant(&new.tenant).await?.ok_or(Fault::NO_TENANT)?;
         lock(write, Scope::from(tenant.uid)).await?;
         let retired = free_slug(write, &new).await?;
         self.check_room(write, &tenant, retired.is_some()).await?;
@@ -287,9 +285,9 @@ async fn free_slug(write: &mut Write, new: &NewAgent) -> Result<Option<RetiredSl
 /// Locks an agent's tenant and the agent, and reads the agent again to check that it is still the same one.
 async fn lock_agent(write: &mut Write, agent: &Agent) -> Result<(Agent, Revision), Fault> {
     lock(write, Scope::from(agent.tenant)).await?;
-    let revision = write.lock(Scope::from(agent.uid)).await?.ok_or(NO_AGENT)?;
+    let revision = write.lock(Scope::from(agent.uid)).await?.ok_or(Fault::NO_AGENT)?;
     let same = write.agent(&agent.slug).await?.filter(|present| present.uid == agent.uid);
-    Ok((same.ok_or(NO_AGENT)?, revision))
+    Ok((same.ok_or(Fault::NO_AGENT)?, revision))
 }
 
 async fn update(

@@ -123,7 +123,7 @@ impl Identity {
                         if let Some(agent) = new.agent
                             && !write.agent_exists(new.tenant, agent).await?
                         {
-                            return Err(Fault::NotFound("agent"));
+                            return Err(Fault::NO_AGENT);
                         }
                         let bounds = identity.bounds(write, new.tenant, maker).await?;
                         identity.check_age(write, &new).await?;

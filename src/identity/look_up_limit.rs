@@ -1,7 +1,6 @@
 //! The bounds on look-ups of keys that are not known to be issued, so that forged keys take no capacity from others.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
@@ -26,7 +25,6 @@ impl LookUpLimit {
     /// # Errors
     /// [`Fault::Unavailable`] if the rate is exhausted.
     pub(super) fn take(&self) -> Result<&LoadLimiter, Fault> {
-        let taken = self.rate.check().map_err(|_| Fault::Unavailable { retry_after: Duration::from_secs(1) });
-        taken.map(|()| &self.limiter)
+        self.rate.check().map(|()| &self.limiter).map_err(|_| Fault::BUSY)
     }
 }

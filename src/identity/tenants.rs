@@ -13,7 +13,6 @@ use crate::model::precondition::{Precondition, Written};
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Write, WriteSummary};
 
-const NO_TENANT: Fault = Fault::NotFound("tenant");
 /// The first migration creates the gateway's scope.
 const NO_GATEWAY: &str = "the gateway's scope has no head";
 
@@ -51,7 +50,7 @@ impl Identity {
     /// # Errors
     /// [`Fault::NotFound`].
     pub async fn tenant(&self, slug: &Slug) -> Result<Tenant, Fault> {
-        self.store.tenant(slug).await?.ok_or(NO_TENANT)
+        self.store.tenant(slug).await?.ok_or(Fault::NO_TENANT)
     }
 
     /// Tenants after a slug, in byte order.
@@ -118,7 +117,8 @@ impl Identity {
                     .writer
                     .transact(Scope::from(uid), &audited, async |write| {
                         let revision = lock(write, Scope::from(uid)).await?;
-                        let tenant = write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(NO_TENANT)?;
+                        let tenant =
+                            write.tenant(&slug).await?.filter(|t| t.uid == uid).ok_or(Fault::NO_TENANT)?;
                         condition.check(Some(tenant.revision))?;
                         let mut wanted = Tenant {
                             name: change.name.unwrap_or_else(|| tenant.name.clone()),
@@ -170,7 +170,7 @@ impl Identity {
         condition: &Precondition,
     ) -> Result<Written, Fault> {
         lock(write, Scope::GATEWAY).await?;
-        let tenant = write.tenant(slug).await?.ok_or(NO_TENANT)?;
+        let tenant = write.tenant(slug).await?.ok_or(Fault::NO_TENANT)?;
         let scope = Scope::from(tenant.uid);
         let revision = lock(write, scope).await?;
         condition.check(Some(tenant.revision))?;
@@ -194,7 +194,7 @@ pub(super) async fn lock(write: &mut Write, scope: Scope) -> Result<Revision, Fa
     match write.lock(scope).await? {
         Some(revision) => Ok(revision),
         None if scope == Scope::GATEWAY => Err(Fault::Internal(NO_GATEWAY.to_owned())),
-        None => Err(NO_TENANT),
+        None => Err(Fault::NO_TENANT),
     }
 }
 

@@ -15,9 +15,6 @@ use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, Slug, TenantId};
 use crate::model::limits::KeyLimits;
 
-/// The retry delay after a refusal because an issuer does not answer.
-const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
-
 impl Identity {
     /// What an access token grants now at an agent's endpoint, or at the gateway itself.
     ///
@@ -66,7 +63,7 @@ impl Identity {
         self.tokens.verify(token, self.now()).await.map_err(|error| {
             tracing::debug!(%error, "access token refused");
             match error {
-                TokenError::KeysUnknown => Fault::Unavailable { retry_after: RETRY },
+                TokenError::KeysUnknown => Fault::BUSY,
                 _ => Fault::Unauthenticated,
             }
         })

@@ -107,7 +107,7 @@ impl Endpoint {
     ) -> Result<StreamContext, Fault> {
         let permit = self.streams.acquire(caller, request.client(), session)?;
         if self.streams.closing.is_cancelled() {
-            return Err(Fault::Unavailable { retry_after: std::time::Duration::from_secs(1) });
+            return Err(Fault::BUSY);
         }
         Ok(StreamContext {
             identity: Arc::clone(self.authenticator.identity()),

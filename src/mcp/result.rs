@@ -158,6 +158,5 @@ fn encoded_len(message: &PromptMessage) -> usize {
 /// # Errors
 /// [`Fault::Internal`] if stored text is not UTF-8.
 pub(super) fn append(out: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Fault> {
-    serde_json::to_writer(out, value)
-        .map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))
+    serde_json::to_writer(out, value).map_err(Fault::cannot_encode)
 }

@@ -142,7 +142,7 @@ impl Streams {
             None => (Counted::Anonymous(caller.agent, client.network()), LimitScope::Address),
         };
         let permit = Arc::clone(&self.permits).try_acquire_owned();
-        let permit = permit.map_err(|_| Fault::Unavailable { retry_after: RETRY })?;
+        let permit = permit.map_err(|_| Fault::BUSY)?;
         let session = session.map(Counted::Session);
         let replaces = session.is_some_and(|session| self.open.get(&session).is_some_and(|open| *open == 1));
         let mut open = self.open.entry(holder).or_default();

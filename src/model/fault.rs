@@ -5,8 +5,11 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::ids::ResourceUri;
-use super::limits::Rate;
 use super::scope::Revision;
+
+mod limited;
+
+pub use limited::{LimitScope, Limited};
 
 /// Maximum bytes of client input that an error message repeats.
 const MAX_ECHO: usize = 256;
@@ -171,59 +174,14 @@ fn current(revision: Option<Revision>) -> Cow<'static, str> {
     }
 }
 
-/// What a limit applies to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitScope {
-    /// One key.
-    Key,
-    /// One agent.
-    Agent,
-    /// One tenant.
-    Tenant,
-    /// One client address.
-    Address,
-}
-
-/// A limit that was exceeded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limited {
-    /// The rate of requests.
-    Rate(Rate),
-    /// The number of open streams.
-    Streams(usize),
-}
-
-impl std::fmt::Display for Limited {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Rate(rate) => {
-                let plural = if rate.per_second.get() == 1 { "" } else { "s" };
-                write!(formatter, "rate limit exceeded: {} request{plural}/s", rate.per_second)
-            }
-            Self::Streams(most) => {
-                let plural = if *most == 1 { "" } else { "s" };
-                write!(formatter, "stream limit exceeded: {most} stream{plural}")
-            }
-        }
-    }
-}
-
-impl LimitScope {
-    /// All scopes.
-    pub const ALL: [Self; 4] = [Self::Key, Self::Agent, Self::Tenant, Self::Address];
-
-    /// The value of `data.scope`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Key => "key",
-            Self::Agent => "agent",
-            Self::Tenant => "tenant",
-            Self::Address => "address",
-        }
-    }
-}
-
 impl Fault {
+    /// [`Unavailable`](Self::Unavailable) for a temporary lack of capacity.
+    pub const BUSY: Self = Self::Unavailable { retry_after: Duration::from_secs(1) };
+    /// [`NotFound`](Self::NotFound) for an agent.
+    pub const NO_AGENT: Self = Self::NotFound("agent");
+    /// [`NotFound`](Self::NotFound) for a tenant.
+    pub const NO_TENANT: Self = Self::NotFound("tenant");
+
     /// [`InvalidParams`](Self::InvalidParams) with a message.
     pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
         Self::InvalidParams(message.into())
@@ -251,6 +209,17 @@ impl Fault {
     /// [`unknown`](Self::unknown) for a prompt.
     pub fn unknown_prompt(name: &str) -> Self {
         Self::unknown("prompt", name)
+    }
+
+    /// [`unknown`](Self::unknown) for a connection that does not exist, or that the tenant may not use, which a member
+    /// names.
+    pub fn unknown_connection(member: &str, id: &str) -> Self {
+        Self::unknown("connection", id).within(member)
+    }
+
+    /// [`Internal`](Self::Internal) for a result that cannot be encoded.
+    pub fn cannot_encode(why: impl std::fmt::Display) -> Self {
+        Self::Internal(format!("cannot encode a result: {why}"))
     }
 
     /// The stable name of the fault, as in `data.code` and problem documents.
@@ -292,9 +261,6 @@ impl Fault {
             Self::SlugRetired => Outcome::SlugRetired,
         }
     }
-
-    /// [`Unavailable`](Self::Unavailable) for a temporary lack of capacity.
-    pub const BUSY: Self = Self::Unavailable { retry_after: Duration::from_secs(1) };
 
     /// The time after which a retry may succeed, if it may at all.
     pub fn retry_after(&self) -> Option<Duration> {

@@ -17,7 +17,7 @@ use super::audit::event::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::ContentHash;
 use super::definition::{DefinitionKind, Difference};
-use super::fault::{Fault, shortened};
+use super::fault::Fault;
 use super::ids::{ConnectionId, ResourceUri, Slug};
 use super::json::raw_text;
 use super::label::Labels;
@@ -170,7 +170,8 @@ impl NewMount {
                 return Err(Fault::invalid_params(format!("{member} must be at most {MAX_MILLIS}")));
             }
         }
-        Slug::parse(&self.place.connection).map_err(|_| unknown_connection(&self.place.connection))?;
+        Slug::parse(&self.place.connection)
+            .map_err(|_| Fault::unknown_connection("connection", &self.place.connection))?;
         self.place.tree(Place::new)?;
         self.place.filter()?;
         Ok(self)
@@ -181,11 +182,6 @@ impl NewMount {
 pub(super) fn name_of(suffix: &str) -> Option<Cow<'_, str>> {
     let name = suffix.rsplit_once('/').map_or(suffix, |(_, name)| name);
     if name.contains('%') { file_tree::decode(name).map(Cow::Owned) } else { Some(Cow::Borrowed(name)) }
-}
-
-/// The error of a connection that does not exist, or that the tenant may not use.
-pub fn unknown_connection(id: &str) -> Fault {
-    Fault::invalid_params(format!("connection: unknown connection: {}", shortened(id)))
 }
 
 impl Mount {

@@ -97,7 +97,8 @@ impl SourcePlace {
     }
 
     fn parsed(text: SourceText, parse: fn(PlaceText) -> Result<Place, SettingsError>) -> Result<Self, Fault> {
-        let connection = Slug::parse(&text.connection).map_err(|_| unknown_connection(&text.connection))?;
+        let connection = Slug::parse(&text.connection)
+            .map_err(|_| Fault::unknown_connection("source.connection", &text.connection))?;
         for (member, millis) in [("ttlMs", text.ttl_ms), ("staleMs", text.stale_ms)] {
             if millis.is_some_and(|millis| millis > MAX_MILLIS) {
                 return Err(Fault::invalid_params(format!("source.{member} must be at most {MAX_MILLIS}")));
@@ -220,9 +221,4 @@ impl SourcePlace {
         let written = texts(members.into_iter().flatten()) + texts(query);
         behind_arc(size_of::<Self>()) + texts([text.connection.as_str()]) * 2 + written * FORMS
     }
-}
-
-/// The error of a connection that does not exist, or that the tenant may not use.
-pub fn unknown_connection(id: &str) -> Fault {
-    Fault::invalid_params(format!("source.connection: unknown connection: {}", shortened(id)))
 }

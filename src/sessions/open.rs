@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tokio::runtime::Handle;
@@ -145,7 +144,7 @@ impl Sessions {
                 OpenOutcome::NoAgent => return Err(Fault::Forbidden),
                 // Concurrently opened sessions of the same holder may take the freed capacity.
                 OpenOutcome::Full if began.elapsed() >= self.writer.longest_wait() => {
-                    return Err(Fault::Unavailable { retry_after: Duration::from_secs(1) });
+                    return Err(Fault::BUSY);
                 }
                 OpenOutcome::Full => {}
             }

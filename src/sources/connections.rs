@@ -12,7 +12,7 @@ use super::secrets::{KeyFile, KeyFileError, KeyRing};
 use crate::cache::{LoadLimiter, Loader, Writer};
 use crate::model::caller::Payer;
 use crate::model::connection::StoredConnection;
-use crate::model::fault::{Fault, shortened};
+use crate::model::fault::Fault;
 use crate::model::ids::{ConnectionId, Slug, TenantId};
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::connections::ConnectionAddress;
@@ -111,7 +111,7 @@ impl Connections {
         let known = self.store.connections_named(tenant, ids).await?;
         match ids.iter().find(|id| !known.contains_key(id.as_str())) {
             None => Ok(known),
-            Some(unknown) => Err(unknown_connection(unknown)),
+            Some(unknown) => Err(Fault::unknown("connection", unknown)),
         }
     }
 
@@ -215,8 +215,4 @@ pub(super) fn opened(keys: &KeyRing, of: &StoredConnection, name: &str) -> Resul
     let Some(secret) = of.secrets.get(name) else { return Ok(Value::Null) };
     let value = keys.open(of.uid.0, name, &secret.sealed).map_err(|error| unreadable(&error.to_string()))?;
     serde_json::from_slice(&value).map_err(|_| unreadable("it is not JSON"))
-}
-
-fn unknown_connection(id: &str) -> Fault {
-    Fault::invalid_params(format!("unknown connection: {}", shortened(id)))
 }

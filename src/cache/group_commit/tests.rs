@@ -143,11 +143,11 @@ async fn batch_without_a_database_fails_at_once() {
 async fn full_queue_refuses_the_payer_with_most_rows() {
     let table = Table::new(WAIT);
     let mut callers = table.spawn('a', 0..=MAX_WAITING).await;
-    assert_eq!(table.write('a', MAX_WAITING + 1).await, Err(busy()));
+    assert_eq!(table.write('a', MAX_WAITING + 1).await, Err(Fault::BUSY));
     callers.extend(table.spawn('b', [MAX_WAITING + 2]).await);
     table.open_gate();
     let mut expected: Vec<_> = (0..=MAX_WAITING).map(Ok).collect();
-    expected[MAX_WAITING] = Err(busy());
+    expected[MAX_WAITING] = Err(Fault::BUSY);
     expected.push(Ok(MAX_WAITING + 2));
     assert_eq!(answers(callers).await, expected);
 }
@@ -171,7 +171,7 @@ async fn row_that_waits_for_too_long_is_refused() {
     let wait = MAX_DELAY / 2;
     let table = Table::new(wait);
     let slow = table.spawn('a', 0..1).await;
-    assert_eq!(table.write('a', 1).await, Err(busy()));
+    assert_eq!(table.write('a', 1).await, Err(Fault::BUSY));
     table.open_gate();
     assert_eq!(answers(slow).await, [Ok(0)], "what is being written is not refused");
     assert_eq!(*table.batches.lock(), [[0]], "what was refused is not written");

@@ -66,8 +66,7 @@ pub fn discover(out: &mut Vec<u8>, envelope: ResultEnvelope<'_>) -> Result<(), F
 /// # Errors
 /// [`Fault::Internal`] if stored text is not UTF-8.
 pub fn listened(out: &mut Vec<u8>, id: RequestId<'_>, agent: &AgentDescription) -> Result<(), Fault> {
-    let subscription_id = RawValue::from_string(id.as_json().to_owned())
-        .map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))?;
+    let subscription_id = RawValue::from_string(id.as_json().to_owned()).map_err(Fault::cannot_encode)?;
     let titles = ProtocolVersion::V2026_07_28.knows_titles();
     let meta = ListenedMeta { subscription_id, server_info: Implementation::of(agent, titles) };
     append(out, &Listened { result_type: "complete", meta })

@@ -124,9 +124,8 @@ pub(in crate::mcp) fn of_contents(
     Ok(blocks)
 }
 
-fn text_of(part: &Content) -> Result<&str, Fault> {
-    std::str::from_utf8(&part.bytes)
-        .map_err(|_| Fault::Internal("cannot encode a result: a text part is not UTF-8".to_owned()))
+pub(super) fn text_of(part: &Content) -> Result<&str, Fault> {
+    std::str::from_utf8(&part.bytes).map_err(|_| Fault::cannot_encode("a text part is not UTF-8"))
 }
 
 fn of_data<'a>(contents: &'a Contents, part: &'a Content, types: ContentTypes) -> Block<'a> {

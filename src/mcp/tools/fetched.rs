@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::blocks::text_in;
+use super::blocks::{text_in, text_of};
 use crate::model::call::{Contents, Messages};
 use crate::model::fault::Fault;
 use crate::model::prompt::Prompt;
@@ -58,9 +58,7 @@ impl<'a> Fetched<'a> {
     ) -> Result<Self, Fault> {
         let mut texts = Vec::with_capacity(contents.parts.len());
         for part in contents.parts.iter().filter(|part| part.kind == PartKind::Text) {
-            texts.push(std::str::from_utf8(&part.bytes).map_err(|_| {
-                Fault::Internal("cannot encode a result: a text part is not UTF-8".to_owned())
-            })?);
+            texts.push(text_of(part)?);
         }
         let text = match texts.as_slice() {
             [only] => Cow::Borrowed(*only),
@@ -92,6 +90,6 @@ impl<'a> Fetched<'a> {
 
     /// As JSON.
     pub(in crate::mcp) fn into_json(self) -> Result<Box<RawValue>, Fault> {
-        to_raw_value(&self).map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))
+        to_raw_value(&self).map_err(Fault::cannot_encode)
     }
 }

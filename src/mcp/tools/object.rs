@@ -60,8 +60,8 @@ impl ObjectPage {
     where
         for<'a> Definitions<'a, T>: Serialize,
     {
-        let json = serde_json::to_vec(&Definitions(std::slice::from_ref(item)))
-            .map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))?;
+        let json =
+            serde_json::to_vec(&Definitions(std::slice::from_ref(item))).map_err(Fault::cannot_encode)?;
         let Some((_, list)) = self.lists.last_mut() else { return Ok(false) };
         // Base64 of the position and a tag of 16 bytes.
         let cursor = (position.len() + 18) / 3 * 4;
@@ -88,13 +88,11 @@ impl ObjectPage {
     /// The object, with the cursor of the next page.
     pub(super) fn into_json(self, next_cursor: Option<&str>) -> Result<Box<RawValue>, Fault> {
         let mut out = String::with_capacity(self.bytes + next_cursor.map_or(0, str::len));
-        let wrong =
-            |error: &dyn std::fmt::Display| Fault::Internal(format!("cannot encode a result: {error}"));
         for (member, list) in self.lists {
             out.push_str(if out.is_empty() { "{\"" } else { ",\"" });
             out.push_str(member);
             out.push_str("\":[");
-            out.push_str(&String::from_utf8(list).map_err(|error| wrong(&error))?);
+            out.push_str(&String::from_utf8(list).map_err(Fault::cannot_encode)?);
             out.push(']');
         }
         if let Some(cursor) = next_cursor {
@@ -104,6 +102,6 @@ impl ObjectPage {
             out.push('"');
         }
         out.push('}');
-        RawValue::from_string(out).map_err(|error| wrong(&error))
+        RawValue::from_string(out).map_err(Fault::cannot_encode)
     }
 }

@@ -39,8 +39,8 @@ fn object(found: &[Found], most: usize) -> Result<Box<RawValue>, Fault> {
     loop {
         let results =
             kept.iter().map(|Found { id, title, text, .. }| SearchResult { id, title, url: id, text });
-        let object = to_raw_value(&SearchResults { results: results.collect() })
-            .map_err(|error| Fault::Internal(format!("cannot encode a result: {error}")))?;
+        let object =
+            to_raw_value(&SearchResults { results: results.collect() }).map_err(Fault::cannot_encode)?;
         match kept.split_last() {
             Some((_, fewer)) if object.get().len() > most => kept = fewer,
             _ => return Ok(object),
