@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::pooled_connection::{BEGIN_PLANNED, PooledConnection};
 use super::{Store, StoreError};
 
@@ -68,10 +70,20 @@ async fn renew_foreign_ids(tx: &mut PooledConnection) -> Result<bool, StoreError
     Ok(renewed)
 }
 
-/// Raises the floors of some scopes and deletes the changes below.
+/// Prunes the changes of some scopes. Returns whether any were deleted.
 async fn prune_scopes(tx: &mut PooledConnection, retain: f64) -> Result<bool, StoreError> {
-    // Locked, so that no revision is added before the floor is raised. Locked scopes are skipped. One by one, since a
-    // join would scan all heads for them.
+    let scopes = lock_scopes(tx, retain).await?;
+    if scopes.is_empty() {
+        return Ok(false);
+    }
+    let pruned = delete_changes(tx, &scopes, retain).await?;
+    bound_labels(tx, &scopes).await?;
+    Ok(pruned)
+}
+
+/// Locks scopes with old changes, so that no revision is added before the floor is raised. Locked scopes are skipped.
+async fn lock_scopes(tx: &mut PooledConnection, retain: f64) -> Result<Vec<Uuid>, StoreError> {
+    // One by one, since a join would scan all heads for them.
     let scopes = sqlx::query_scalar!(
         "select h.scope from (
             select distinct scope from (
@@ -86,10 +98,12 @@ async fn prune_scopes(tx: &mut PooledConnection, retain: f64) -> Result<bool, St
     )
     .fetch_all(tx.connection())
     .await?;
-    let Some(share) = i64::try_from(scopes.len()).ok().and_then(|count| EXAMINED_CHANGES.checked_div(count))
-    else {
-        return Ok(false);
-    };
+    Ok(scopes)
+}
+
+/// Raises the floors of locked scopes and deletes the changes below. Returns whether there were any.
+async fn delete_changes(tx: &mut PooledConnection, scopes: &[Uuid], retain: f64) -> Result<bool, StoreError> {
+    let per_scope = EXAMINED_CHANGES / i64::try_from(scopes.len()).unwrap_or(i64::MAX).max(1);
     let pruned = sqlx::query_scalar!(
         r#"with old as (
             select h.scope, h.revision, h.floor,
@@ -137,12 +151,18 @@ async fn prune_scopes(tx: &mut PooledConnection, retain: f64) -> Result<bool, St
         newest as (select xid from gone order by xid desc limit 1),
         noted as (update gateway set pruned_xid = greatest(pruned_xid, newest.xid) from newest)
         select exists (select from gone) as "pruned!""#,
-        &scopes,
+        scopes,
         retain,
-        share.min(CHANGES_PER_SCOPE),
+        per_scope.min(CHANGES_PER_SCOPE),
     )
     .fetch_one(tx.connection())
     .await?;
+    Ok(pruned)
+}
+
+/// Forgets the labels of locked scopes beyond [`LABELS_PER_SCOPE`], those pruned longest ago: their changes count as ones
+/// of everybody.
+async fn bound_labels(tx: &mut PooledConnection, scopes: &[Uuid]) -> Result<(), StoreError> {
     sqlx::query!(
         "with old as (
             delete from pruned_labels using unnest($1::uuid[]) as chosen(scope) cross join lateral (
@@ -155,12 +175,12 @@ async fn prune_scopes(tx: &mut PooledConnection, retain: f64) -> Result<bool, St
         newest as (select scope, max(revision) as revision from old group by scope)
         update heads set everybody_floor = greatest(everybody_floor, newest.revision)
         from newest where heads.scope = newest.scope",
-        &scopes,
+        scopes,
         LABELS_PER_SCOPE,
     )
     .execute(tx.connection())
     .await?;
-    Ok(pruned)
+    Ok(())
 }
 
 /// Deletes old changes of scopes that do not exist any more.
