@@ -183,7 +183,7 @@ pub(super) struct LastError {
 
 impl From<FailedFetch> for LastError {
     fn from(failed: FailedFetch) -> Self {
-        Self { reason: failed.reason(), at: failed.at }
+        Self { reason: failed.error.as_str(), at: failed.at }
     }
 }
 

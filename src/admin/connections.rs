@@ -278,7 +278,7 @@ pub(super) async fn test(
     let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(Json(match fetched {
         Ok(bytes) => Tested::Fetched { ok: true, millis, bytes },
-        Err(error) => Tested::Failed { ok: false, reason: sources::reason(error) },
+        Err(error) => Tested::Failed { ok: false, reason: error.as_str() },
     }))
 }
 

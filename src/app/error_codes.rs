@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use content_source::FetchError;
+
 use crate::http::problem;
 use crate::mcp::error::RpcError;
 use crate::mcp::legacy;
@@ -237,7 +239,7 @@ fn example(outcome: Outcome) -> Option<Fault> {
         Outcome::SessionNotFound => Fault::SessionNotFound,
         Outcome::SessionRequired => Fault::SessionRequired(""),
         Outcome::SlugRetired => Fault::SlugRetired,
-        Outcome::SourceFailed => Fault::SourceFailed(""),
+        Outcome::SourceFailed => Fault::SourceFailed(FetchError::Busy),
         Outcome::SourceTimeout => Fault::SourceTimeout,
         Outcome::StorageUnavailable => Fault::StorageUnavailable,
         Outcome::Unauthenticated => Fault::Unauthenticated,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caseless::Caseless;
-use content_source::{Content, Format, Kind, Location};
+use content_source::{Content, FetchError, Format, Kind, Location};
 use futures_util::FutureExt;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 use unicode_normalization::UnicodeNormalization;
@@ -36,7 +36,7 @@ const MAX_CONSIDERED: usize = 10_000;
 const MAX_BYTES: usize = 1_024;
 
 /// The error of content that has no values.
-const BAD_CONTENT: Fault = Fault::SourceFailed("bad_content");
+const BAD_CONTENT: Fault = Fault::SourceFailed(FetchError::BadContent);
 
 /// What completes an argument, and the revision that last changed its definition.
 ///
@@ -259,8 +259,7 @@ mod tests {
     use bytes::Bytes;
     use content_source::Content;
 
-    use super::{best, offered};
-    use crate::model::fault::Fault;
+    use super::{BAD_CONTENT, best, offered};
 
     fn values(offered: &[&str], typed: &str) -> Vec<String> {
         best(&offered.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>(), typed).values
@@ -316,7 +315,7 @@ mod tests {
         assert_eq!(values(Some("text/plain"), "a\r\n\n[b\n"), listed(&["a", "[b"]));
         for broken in [r#"{"a":1}"#, "[1]", "a"] {
             for mime in ["application/json; charset=utf-8", "application/x+json"] {
-                assert_eq!(values(Some(mime), broken), Err(Fault::SourceFailed("bad_content")));
+                assert_eq!(values(Some(mime), broken), Err(BAD_CONTENT));
             }
         }
         let long = format!("{}\na\n{}", "x".repeat(1_025), "y\n".repeat(10_000));

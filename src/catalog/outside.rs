@@ -1,7 +1,7 @@
 //! Reads of content that comes from a connection.
 
 use bytes::Bytes;
-use content_source::{Kind, Location};
+use content_source::{FetchError, Kind, Location};
 use futures_util::FutureExt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -127,10 +127,10 @@ impl Catalog {
         let problem = match self.fetcher.check(tenant, address.uid, &statement).await {
             Ok(()) => return Ok(address.kind),
             Err(Missed::NotFound) => "statement: the connection has no statement of this name",
-            Err(Missed::Fault(Fault::SourceFailed("not_allowed"))) => {
+            Err(Missed::Fault(Fault::SourceFailed(FetchError::NotAllowed))) => {
                 "statement is not allowed; name one of the connection's as @name"
             }
-            Err(Missed::Fault(Fault::SourceFailed("bad_content"))) => {
+            Err(Missed::Fault(Fault::SourceFailed(FetchError::BadContent))) => {
                 "format does not suit the columns of the statement; blob takes one column of bytes or text"
             }
             Err(Missed::Fault(Fault::SourceFailed(_) | Fault::SourceTimeout)) => {
@@ -214,7 +214,7 @@ fn file_name(location: &Location) -> &str {
 fn below(directory: &ResourceUri, name: &str) -> Result<ResourceUri, Fault> {
     let base = directory.as_str().strip_suffix('/').unwrap_or(directory.as_str());
     let uri = format!("{base}/{}", utf8_percent_encode(name, SEGMENT));
-    ResourceUri::parse(&uri).map_err(|_| Fault::SourceFailed("bad_content"))
+    ResourceUri::parse(&uri).map_err(|_| Fault::SourceFailed(FetchError::BadContent))
 }
 
 /// The MIME type by the first bytes, else by the name.

@@ -92,7 +92,7 @@ impl RpcError {
             Fault::MissingArguments(names) => Some(Detail::Missing(names.clone())),
             Fault::RateLimited { scope, retry_after, .. }
             | Fault::QuotaExceeded { scope, retry_after, .. } => Some(Detail::Limit(*retry_after, *scope)),
-            Fault::SourceFailed(reason) => Some(Detail::Reason(reason)),
+            Fault::SourceFailed(error) => Some(Detail::Reason(error.as_str())),
             _ if code == code::INTERNAL => Some(Detail::RequestId(request_id.to_owned())),
             _ => None,
         };

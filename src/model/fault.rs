@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use content_source::FetchError;
+
 use super::ids::ResourceUri;
 use super::scope::Revision;
 
@@ -136,9 +138,9 @@ pub enum Fault {
     /// A source of content did not answer in time.
     #[error("the source of this content did not answer in time; try again")]
     SourceTimeout,
-    /// A source of content failed, for this reason by its stable name.
-    #[error("the source of this content failed: {0}")]
-    SourceFailed(&'static str),
+    /// A source of content failed.
+    #[error("the source of this content failed: {}", .0.as_str())]
+    SourceFailed(FetchError),
     /// A bug. The details are logged with the request's id, and not sent.
     #[error("internal error")]
     Internal(String),

@@ -4,8 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use content_source::{FetchError, Fetched};
 
-use super::health::reason;
-
 /// Where a read was answered from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ReadFrom {
@@ -83,7 +81,7 @@ impl Counters {
             Ok(Fetched::Unchanged) => &self.unchanged,
             Ok(Fetched::Contents { .. }) => &self.fetched,
             Err(error) => {
-                let of = REASONS.iter().position(|known| reason(*known) == reason(*error));
+                let of = REASONS.iter().position(|known| known.as_str() == error.as_str());
                 &self.failed[of.unwrap_or_default()]
             }
         });
@@ -95,7 +93,7 @@ impl Counters {
         let [polled, hinted, changed, answered] = &self.watched;
         let served = [("ok", value(&self.fetched)), ("unchanged", value(&self.unchanged))];
         let failed =
-            REASONS.iter().zip(&self.failed).map(|(error, counter)| (reason(*error), value(counter)));
+            REASONS.iter().zip(&self.failed).map(|(error, counter)| (error.as_str(), value(counter)));
         FetchStats {
             reads: [("fresh", value(fresh)), ("stale", value(stale)), ("fetched", value(fetched))],
             watched: [

@@ -27,7 +27,7 @@ use self::runtime::FetchRuntime;
 use super::connections::Connections;
 use super::counters::{Counters, FetchStats, ReadFrom, WatchEvent};
 use super::gate::{Counts, Gates};
-use super::health::{FailedFetch, reason};
+use super::health::FailedFetch;
 use super::memory::Connection;
 use crate::cache::{MemoryBudget, WeighedCache};
 use crate::model::fault::Fault;
@@ -55,7 +55,7 @@ impl From<FetchError> for Missed {
         Self::Fault(match error {
             FetchError::NotFound => return Self::NotFound,
             FetchError::Timeout => Fault::SourceTimeout,
-            error => Fault::SourceFailed(reason(error)),
+            error => Fault::SourceFailed(error),
         })
     }
 }

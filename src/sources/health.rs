@@ -48,28 +48,6 @@ pub struct FailedFetch {
     pub at: OffsetDateTime,
 }
 
-impl FailedFetch {
-    /// The stable name of the reason.
-    pub fn reason(&self) -> &'static str {
-        reason(self.error)
-    }
-}
-
-/// The stable name of the reason of a failed fetch.
-pub fn reason(error: FetchError) -> &'static str {
-    match error {
-        FetchError::NotFound => "not_found",
-        FetchError::Timeout => "timeout",
-        FetchError::Unreachable => "unreachable",
-        FetchError::Denied => "denied",
-        FetchError::Status { .. } => "status",
-        FetchError::TooLarge => "too_large",
-        FetchError::BadContent => "bad_content",
-        FetchError::NotAllowed => "not_allowed",
-        FetchError::Busy => "busy",
-    }
-}
-
 /// How the fetches of a connection go, for each tenant that uses it.
 #[derive(Debug, Default)]
 pub struct Health(Mutex<Fetches>);

@@ -20,7 +20,7 @@ mod writes;
 pub use connections::Connections;
 pub use counters::{FetchStats, WatchEvent};
 pub use fetcher::{FetchId, Fetcher, Missed, Outside, Polled, Wanted};
-pub use health::{FailedFetch, Health, State, reason};
+pub use health::{FailedFetch, Health, State};
 pub use hooks::Delivery;
 pub use lease::{Claim, Leases};
 pub use memory::{Connection, ConnectionMemory};

@@ -35,6 +35,23 @@ pub enum FetchError {
     Busy,
 }
 
+impl FetchError {
+    /// The stable name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Denied => "denied",
+            Self::Status { .. } => "status",
+            Self::TooLarge => "too_large",
+            Self::BadContent => "bad_content",
+            Self::NotAllowed => "not_allowed",
+            Self::Busy => "busy",
+        }
+    }
+}
+
 /// Why the settings or secrets of a connection, or a place within it, are refused. The message continues the name of a member and tells no secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{member} {problem}")]

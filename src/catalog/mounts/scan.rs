@@ -26,7 +26,7 @@ use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::mount::{Mount, MountEntry, MountState, MountStatus};
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::variant::Variant;
-use crate::sources::{Connection, reason};
+use crate::sources::Connection;
 use crate::store::leases::ConnectionLease;
 use crate::store::mount_entries::ScannedMount;
 use crate::store::write::Write;
@@ -128,7 +128,7 @@ impl Scan {
             Ok(scanned) => scanned,
             Err(error) => {
                 let now = catalog.sources.clock.now();
-                catalog.store.record_failed_scan(mount, reason(error), now).await?;
+                catalog.store.record_failed_scan(mount, error.as_str(), now).await?;
                 return Ok(Ended::Failed);
             }
         };
@@ -152,7 +152,7 @@ impl Scan {
         if is_all || after != count {
             let is_listed = if is_all { is_complete } else { count < catalog.limits.mount_entries };
             let state = if is_listed { MountState::Ready } else { MountState::Degraded };
-            let why = (!is_listed).then(|| reason(FetchError::TooLarge));
+            let why = (!is_listed).then(|| FetchError::TooLarge.as_str());
             self.record(state, after, why).await?;
         }
         Ok(Ended::Done(connection))

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use content_source::{ChangeHint, Kind, Path, Segment};
+use content_source::{ChangeHint, FetchError, Kind, Path, Segment};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -214,7 +214,7 @@ impl ConnectionWatch {
             let permit = permits.acquire(subject.0.tenant, WAITS_FOR_PERMIT).await;
             let looked = match permit {
                 Some(_) => catalog.look(&lease, &subject, &known, &stored).await,
-                None => Err(Fault::SourceFailed("busy")),
+                None => Err(Fault::SourceFailed(FetchError::Busy)),
             };
             drop(permit);
             // With jitter, so that what begins together does not stay together.
@@ -266,9 +266,9 @@ impl ConnectionWatch {
                 watched.every.max(BETWEEN_REVISIONS)
             }
             // The rate of polls is used up: that is no failure.
-            Err(Fault::SourceFailed("busy")) if watched.is_urgent => SOON,
+            Err(Fault::SourceFailed(FetchError::Busy)) if watched.is_urgent => SOON,
             // Later each time: what is refused takes time, too, if there is much of it.
-            Err(Fault::SourceFailed("busy")) => {
+            Err(Fault::SourceFailed(FetchError::Busy)) => {
                 watched.refusals = watched.refusals.saturating_add(1);
                 backed_off(BETWEEN_REVISIONS, watched.refusals).min(watched.every.max(BETWEEN_REVISIONS))
             }
