@@ -7,6 +7,7 @@
 //! it. Where labels let several definitions answer one URI, the content of each that a subscriber sees is watched.
 
 mod connection;
+mod content;
 mod files;
 mod hints;
 mod interest;

@@ -11,7 +11,7 @@ use crate::model::variant::Variant;
 
 /// What was found last of some content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundDigest {
     /// Its digest.
     pub digest: ContentHash,
     /// Raised by each write.
@@ -20,7 +20,7 @@ pub struct Found {
 
 impl Store {
     /// Reads what was found last of some content.
-    pub async fn found(&self, agent: AgentRef, variant: &Variant) -> Result<Option<Found>, StoreError> {
+    pub async fn found(&self, agent: AgentRef, variant: &Variant) -> Result<Option<FoundDigest>, StoreError> {
         let row = self
             .read(async |connection| {
                 sqlx::query!(
@@ -33,7 +33,7 @@ impl Store {
                 .await
             })
             .await?;
-        row.map(|row| Ok(Found { digest: hash(row.digest)?, fence: row.fence })).transpose()
+        row.map(|row| Ok(FoundDigest { digest: hash(row.digest)?, fence: row.fence })).transpose()
     }
 
     /// Forgets what was found before a time.
@@ -52,7 +52,7 @@ impl Write {
     pub async fn record_found(
         &mut self,
         (agent, variant): (AgentRef, &Variant),
-        known: Option<Found>,
+        known: Option<FoundDigest>,
         digest: ContentHash,
         now: OffsetDateTime,
     ) -> Result<bool, StoreError> {

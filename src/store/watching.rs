@@ -5,7 +5,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::columns::hash;
-use super::watched::Found;
+use super::watched::FoundDigest;
 use super::{Store, StoreError};
 use crate::model::ids::{AgentId, AgentRef, ConnectionId, TenantId};
 use crate::model::variant::Variant;
@@ -121,7 +121,7 @@ impl Store {
         &self,
         connection: ConnectionId,
         most: i64,
-    ) -> Result<Vec<(WatchedSubject, Option<Found>)>, StoreError> {
+    ) -> Result<Vec<(WatchedSubject, Option<FoundDigest>)>, StoreError> {
         let rows = self
             .read(async |reader| {
                 sqlx::query!(
@@ -144,7 +144,7 @@ impl Store {
         };
         let found = rows.into_iter().map(|row| {
             let found = match (row.digest, row.fence) {
-                (Some(digest), Some(fence)) => Some(Found { digest: hash(digest)?, fence }),
+                (Some(digest), Some(fence)) => Some(FoundDigest { digest: hash(digest)?, fence }),
                 _ => None,
             };
             Ok((subject(row.tenant, row.agent, &row.uri)?, found))

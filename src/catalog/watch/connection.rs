@@ -1,19 +1,20 @@
-//! The watch of one connection, by the replica that holds its lease: its content is polled, or looked at when the source
-//! says that it may have changed.
+//! The watch of one connection, by the replica that holds its lease: its content is polled at intervals, and when the
+//! source says that it may have changed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use content_source::{ChangeHint, FetchError, Kind, Path, Segment};
+use content_source::{ChangeHint, FetchError, Path, Segment};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use super::content::{MIN_REVISION_INTERVAL, NextPoll, WatchedContent};
 use super::files::ConnectionFiles;
 use super::hints::Hints;
-use super::poll::{Known, Looked, Verdict};
+use super::poll::{PollResult, Verdict};
 use super::record::StoredBytes;
 use super::schedule::Schedule;
 use crate::cache::FairSemaphore;
@@ -29,45 +30,17 @@ use crate::store::watching::WatchedSubject;
 const MAX_WATCHED: i64 = 50_000;
 /// The maximum number of concurrent fetches of a connection.
 const MAX_POLLS: usize = 8;
-/// How often content is looked at whose changes are reported.
-const SCAN: Duration = Duration::from_mins(1);
-/// How often files are looked at whose changes are not reported: what is unchanged is not read.
-const OF_FILES: Duration = Duration::from_millis(500);
-/// The shortest time between two revisions of the same content.
-const BETWEEN_REVISIONS: Duration = Duration::from_secs(1);
-/// The longest time until content is looked at again that failed, unless it is polled less often.
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// After what time content is looked at again that the source says has changed, while the rate of polls is used up.
-const SOON: Duration = Duration::from_millis(100);
-/// How long a look waits for a place among those of all connections, in turn between tenants.
-const WAITS_FOR_PERMIT: Duration = Duration::from_mins(1);
+/// How long a poll waits for a permit among those of all connections, which are given in turn between tenants.
+const PERMIT_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often stored content is removed that is too old.
-const EXPIRE_EVERY: Duration = Duration::from_secs(10);
+const EXPIRE_INTERVAL: Duration = Duration::from_secs(10);
 /// After what time subjects that could not be read are read again.
-const READ_AGAIN: Duration = Duration::from_secs(1);
+const READ_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Watched content.
-#[derive(Debug)]
-struct Watched {
-    known: Known,
-    /// No look before: a revision was just made.
-    not_before: Instant,
-    path: Option<Path>,
-    every: Duration,
-    failures: u32,
-    /// How many times in a row the rate of polls was used up.
-    refusals: u32,
-    is_polled: bool,
-    /// It may have changed since the look in progress began.
-    again: bool,
-    /// The source says that it changed.
-    is_urgent: bool,
-}
-
-/// How a look ended.
-struct Ended {
+/// A poll that ended.
+struct EndedPoll {
     subject: WatchedSubject,
-    looked: Result<Option<Looked>, Fault>,
+    result: Result<Option<PollResult>, Fault>,
     jitter: f64,
 }
 
@@ -79,12 +52,12 @@ pub(super) struct ConnectionWatch {
     permits: Arc<FairSemaphore<TenantId>>,
     /// Set while nothing is watched.
     is_idle: Arc<AtomicBool>,
-    watched: HashMap<WatchedSubject, Watched>,
+    watched: HashMap<WatchedSubject, WatchedContent>,
     by_path: BTreeMap<Vec<Segment>, HashSet<WatchedSubject>>,
     schedule: Schedule,
     stored: Arc<StoredBytes>,
     files: ConnectionFiles,
-    /// When everything was looked at last since what changed was not known.
+    /// When everything was polled last since what changed was not known.
     swept: Option<Instant>,
 }
 
@@ -116,7 +89,7 @@ impl ConnectionWatch {
         let mut hints = Hints::new(self.held.lease.connection);
         let mut polls = JoinSet::new();
         let mut reads_at = Some(Instant::now());
-        let mut expiries = interval(EXPIRE_EVERY);
+        let mut expiries = interval(EXPIRE_INTERVAL);
         expiries.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // What an earlier holder has stored.
         self.expire().await;
@@ -127,7 +100,7 @@ impl ConnectionWatch {
                     Ok(()) => None,
                     Err(fault) => {
                         tracing::debug!(%fault, "subjects that are watched not read");
-                        Some(Instant::now() + READ_AGAIN)
+                        Some(Instant::now() + READ_RETRY_DELAY)
                     }
                 };
             }
@@ -165,7 +138,7 @@ impl ConnectionWatch {
         for subject in &gone {
             self.schedule.remove(subject);
             self.files.remove(subject);
-            if let Some(Watched { path: Some(path), .. }) = self.watched.remove(subject) {
+            if let Some(WatchedContent { path: Some(path), .. }) = self.watched.remove(subject) {
                 self.unplace(subject, &path);
             }
         }
@@ -173,19 +146,7 @@ impl ConnectionWatch {
         for (subject, recorded) in subjects {
             if !self.watched.contains_key(&subject) {
                 self.schedule.set(&subject, now);
-                let known = Known { recorded, contents: None };
-                let new = Watched {
-                    known,
-                    not_before: now,
-                    path: None,
-                    every: BETWEEN_REVISIONS,
-                    failures: 0,
-                    refusals: 0,
-                    is_polled: false,
-                    again: false,
-                    is_urgent: false,
-                };
-                self.watched.insert(subject, new);
+                self.watched.insert(subject, WatchedContent::new(recorded, now));
             }
         }
         if !gone.is_empty() {
@@ -203,99 +164,73 @@ impl ConnectionWatch {
         }
     }
 
-    /// Begins the next look that is due.
-    fn begin(&mut self) -> Option<impl Future<Output = Ended> + Send + use<>> {
+    /// Begins the next poll that is due.
+    fn begin(&mut self) -> Option<impl Future<Output = EndedPoll> + Send + use<>> {
         let subject = self.schedule.take_due(Instant::now())?;
         let watched = self.watched.get_mut(&subject)?;
-        (watched.is_polled, watched.again) = (true, false);
+        (watched.is_polled, watched.is_stale) = (true, false);
         let (catalog, permits) = (Arc::clone(&self.catalog), Arc::clone(&self.permits));
         let (lease, known, stored) = (self.held.lease, watched.known.clone(), Arc::clone(&self.stored));
         Some(async move {
-            let permit = permits.acquire(subject.0.tenant, WAITS_FOR_PERMIT).await;
-            let looked = match permit {
-                Some(_) => catalog.look(&lease, &subject, &known, &stored).await,
+            let permit = permits.acquire(subject.0.tenant, PERMIT_TIMEOUT).await;
+            let result = match permit {
+                Some(_) => catalog.poll(&lease, &subject, &known, &stored).await,
                 None => Err(Fault::SourceFailed(FetchError::Busy)),
             };
             drop(permit);
             // With jitter, so that what begins together does not stay together.
             let mut random = [0];
             let jitter = catalog.sources.random.fill(&mut random).map_or(0, |()| random[0]);
-            Ended { subject, looked, jitter: f64::from(jitter) / 2_560.0 }
+            EndedPoll { subject, result, jitter: f64::from(jitter) / 2_560.0 }
         })
     }
 
-    fn ended(&mut self, Ended { subject, looked, jitter }: Ended, hints: &mut Hints) {
-        let now = Instant::now();
+    /// Schedules the next poll of content whose poll ended, and takes over what was found.
+    fn ended(&mut self, EndedPoll { subject, result, jitter }: EndedPoll, hints: &mut Hints) {
         let Some(watched) = self.watched.get_mut(&subject) else { return };
-        watched.is_polled = false;
         self.catalog.fetcher.count(WatchEvent::Polled);
-        let (mut moved, mut is_in_rounds) = (None, false);
-        let after = match looked {
-            Ok(Some(looked)) => {
-                (watched.failures, watched.refusals, watched.is_urgent) = (0, 0, false);
-                let (kind, _) = looked.source;
-                is_in_rounds = kind == Kind::Git && looked.verdict != Verdict::Open;
-                if looked.is_of_mount && looked.known.contents.is_some() {
-                    self.files.insert(&subject);
-                } else {
-                    self.files.remove(&subject);
-                }
-                watched.known = looked.known;
-                watched.every = looked.every;
-                if looked.path != watched.path {
-                    moved = Some(std::mem::replace(&mut watched.path, looked.path.clone()));
-                }
-                hints.include(looked.source, looked.path.as_ref(), Payer::Tenant(subject.0.tenant));
-                if looked.verdict == Verdict::Changed {
-                    self.catalog.fetcher.count(WatchEvent::Changed);
-                    watched.not_before = now + BETWEEN_REVISIONS;
-                }
-                match (looked.verdict, kind) {
-                    (Verdict::Open, _) => BETWEEN_REVISIONS,
-                    (_, Kind::File) if hints.are_reliable() => SCAN,
-                    (_, Kind::File) => OF_FILES,
-                    (_, Kind::Git) => {
-                        self.catalog.fetcher.round(self.held.lease.connection, looked.every).left()
-                    }
-                    _ if hints.are_reliable() => looked.every.max(SCAN),
-                    _ => looked.every,
-                }
+        if let Ok(Some(found)) = &result {
+            hints.include(found.source, found.path.as_ref(), Payer::Tenant(subject.0.tenant));
+        }
+        let now = Instant::now();
+        let delay = match watched.polled(&result, hints.are_reliable(), now) {
+            _ if watched.is_stale => Duration::ZERO,
+            NextPoll::After(delay) => delay.mul_f64(1.0 - jitter),
+            NextPoll::WithRound(every) => {
+                self.catalog.fetcher.round(self.held.lease.connection, every).left()
             }
-            Ok(None) => {
-                self.files.remove(&subject);
-                watched.every.max(BETWEEN_REVISIONS)
-            }
-            // The rate of polls is used up: that is no failure.
-            Err(Fault::SourceFailed(FetchError::Busy)) if watched.is_urgent => SOON,
-            // Later each time: what is refused takes time, too, if there is much of it.
-            Err(Fault::SourceFailed(FetchError::Busy)) => {
-                watched.refusals = watched.refusals.saturating_add(1);
-                backed_off(BETWEEN_REVISIONS, watched.refusals).min(watched.every.max(BETWEEN_REVISIONS))
-            }
+        };
+        self.schedule.set(&subject, (now + delay).max(watched.not_before));
+        match result {
+            Ok(Some(found)) => self.apply(subject, found),
+            Ok(None) => self.files.remove(&subject),
+            Err(Fault::SourceFailed(FetchError::Busy)) => {}
             Err(fault) => {
                 tracing::debug!(%fault, "watched content not fetched");
                 // Until it is, scans find what changes.
                 self.files.remove(&subject);
-                watched.failures = watched.failures.saturating_add(1);
-                backed_off(watched.every, watched.failures)
             }
-        };
-        let after = if watched.again {
-            Duration::ZERO
-        } else if is_in_rounds {
-            // What begins with a round of polls shares what it asks.
-            after
+        }
+    }
+
+    /// Takes over what a poll found.
+    fn apply(&mut self, subject: WatchedSubject, found: PollResult) {
+        if found.verdict == Verdict::Changed {
+            self.catalog.fetcher.count(WatchEvent::Changed);
+        }
+        if found.is_of_mount && found.known.contents.is_some() {
+            self.files.insert(&subject);
         } else {
-            after.mul_f64(1.0 - jitter)
-        };
-        let at = (now + after).max(watched.not_before);
-        self.schedule.set(&subject, at);
-        if let Some(before) = moved {
-            if let Some(before) = before {
+            self.files.remove(&subject);
+        }
+        let Some(watched) = self.watched.get_mut(&subject) else { return };
+        watched.known = found.known;
+        if watched.path != found.path {
+            if let Some(before) = std::mem::replace(&mut watched.path, found.path.clone()) {
                 self.unplace(&subject, &before);
             }
-            if let Some(path) = self.watched.get(&subject).and_then(|watched| watched.path.as_ref()) {
-                self.by_path.entry(path.segments.clone()).or_default().insert(subject);
+            if let Some(path) = found.path {
+                self.by_path.entry(path.segments).or_default().insert(subject);
             }
         }
     }
@@ -309,7 +244,7 @@ impl ConnectionWatch {
         }
     }
 
-    /// Looks at what a hint concerns.
+    /// Polls what a hint concerns.
     fn hinted(&mut self, hint: &ChangeHint) {
         self.catalog.fetcher.count(WatchEvent::Hinted);
         let concerned = match hint {
@@ -319,22 +254,22 @@ impl ConnectionWatch {
         let now = Instant::now();
         if !concerned.is_empty() {
             for subject in concerned {
-                self.look_again(&subject, now, true);
+                self.poll_again(&subject, now, true);
             }
         } else if *hint == ChangeHint::Everything
-            || self.swept.is_none_or(|at| now.duration_since(at) >= BETWEEN_REVISIONS)
+            || self.swept.is_none_or(|at| now.duration_since(at) >= MIN_REVISION_INTERVAL)
         {
             // What is not watched itself may be what a symbolic link leads to.
             self.swept = Some(now);
             for subject in self.watched.keys().cloned().collect::<Vec<_>>() {
-                self.look_again(&subject, now, false);
+                self.poll_again(&subject, now, false);
             }
         }
     }
 
-    fn look_again(&mut self, subject: &WatchedSubject, now: Instant, is_urgent: bool) {
+    fn poll_again(&mut self, subject: &WatchedSubject, now: Instant, is_urgent: bool) {
         if let Some(watched) = self.watched.get_mut(subject) {
-            (watched.again, watched.is_urgent) = (true, watched.is_urgent || is_urgent);
+            (watched.is_stale, watched.is_urgent) = (true, watched.is_urgent || is_urgent);
             if !watched.is_polled {
                 self.schedule.advance(subject, watched.not_before.max(now));
             }
@@ -355,26 +290,5 @@ impl ConnectionWatch {
             concerned.extend(there.filter(is_directory).cloned());
         }
         concerned
-    }
-}
-
-/// The time until the next look after so many failures in a row.
-fn backed_off(every: Duration, failures: u32) -> Duration {
-    let longest = every.max(LONGEST_WAIT);
-    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
-    every.max(BETWEEN_REVISIONS).saturating_mul(doubled).min(longest)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::backed_off;
-
-    #[test]
-    fn failures_in_a_row_are_retried_ever_later() {
-        let after = |every, failures| backed_off(Duration::from_secs(every), failures).as_secs();
-        assert_eq!([1, 2, 3, 7, 40].map(|failures| after(1, failures)), [1, 2, 4, 60, 60]);
-        assert_eq!((after(0, 1), after(30, 1), after(30, 3), after(3_600, 5)), (1, 30, 60, 3_600));
     }
 }

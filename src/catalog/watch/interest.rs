@@ -33,9 +33,9 @@ const RETRY: Duration = Duration::from_secs(1);
 /// After how many look-ups of URIs other tasks run.
 const YIELD_EVERY: usize = 256;
 
-/// The subscribed URIs of an agent, as they were last looked at.
+/// The state of an agent in which its subscribed URIs were examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Looked {
+struct ExaminedState {
     stamp: SubscriptionStamp,
     revision: Revision,
 }
@@ -48,7 +48,7 @@ pub(super) struct Interest {
     catalog: Arc<Catalog>,
     subscriptions: Arc<dyn Subscriptions>,
     replica: Uuid,
-    looked: HashMap<AgentRef, Looked>,
+    examined: HashMap<AgentRef, ExaminedState>,
     wanted: HashMap<AgentRef, Subjects>,
     recorded: HashMap<AgentRef, Subjects>,
     /// Agents of which something else is recorded than wanted.
@@ -64,7 +64,7 @@ impl Interest {
             catalog,
             subscriptions,
             replica,
-            looked: HashMap::new(),
+            examined: HashMap::new(),
             wanted: HashMap::new(),
             recorded: HashMap::new(),
             differing: HashSet::new(),
@@ -83,28 +83,28 @@ impl Interest {
         let agents = self.subscriptions.agents();
         if all {
             let live: HashSet<_> = agents.iter().map(|(agent, _)| *agent).collect();
-            self.looked.retain(|agent, _| live.contains(agent));
+            self.examined.retain(|agent, _| live.contains(agent));
             self.forget_unsubscribed();
         }
         for (agent, stamp) in agents {
             let AgentRef { tenant, uid } = agent;
             let applied = self.catalog.scopes.applied(Scope::from(uid));
-            let is_same = |looked: &Looked| {
-                looked.stamp == stamp && applied.is_none_or(|applied| applied == looked.revision)
+            let is_same = |state: &ExaminedState| {
+                state.stamp == stamp && applied.is_none_or(|applied| applied == state.revision)
             };
             // Without loading what is not in memory, except now and then.
-            if !all && self.looked.get(&agent).is_some_and(is_same) {
+            if !all && self.examined.get(&agent).is_some_and(is_same) {
                 continue;
             }
             let Ok(snapshot) = self.catalog.snapshot_of(Payer::Tenant(tenant), tenant, uid).await else {
                 continue;
             };
-            let looked = Looked { stamp, revision: snapshot.revision };
+            let state = ExaminedState { stamp, revision: snapshot.revision };
             let view = View::unfiltered(snapshot);
             // With labels, callers who are gone may have been the only ones who saw something.
-            let is_known = self.looked.get(&agent) == Some(&looked) && !view.has_labels();
-            if !is_known && self.look(agent, &view).await {
-                self.looked.insert(agent, looked);
+            let is_known = self.examined.get(&agent) == Some(&state) && !view.has_labels();
+            if !is_known && self.examine(agent, &view).await {
+                self.examined.insert(agent, state);
             }
         }
     }
@@ -136,7 +136,7 @@ impl Interest {
     }
 
     /// Finds the connections of what is subscribed to of an agent. Returns false if that is too much.
-    async fn look(&mut self, agent: AgentRef, view: &View) -> bool {
+    async fn examine(&mut self, agent: AgentRef, view: &View) -> bool {
         let others = || self.wanted.iter().filter(|(other, _)| **other != agent);
         let all: usize = others().map(|(_, subjects)| subjects.len()).sum();
         let of_tenant = others().filter(|(other, _)| other.tenant == agent.tenant);

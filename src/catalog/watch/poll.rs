@@ -1,4 +1,4 @@
-//! A look at watched content: it is fetched, and a change is a revision of the agent.
+//! A poll of watched content: it is fetched, and a change is a revision of the agent.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use content_source::{Content, Kind, Location, Path};
 use sha2::{Digest as _, Sha256};
 
-use super::record::{Discovered, Discovery, Recorded, StoredBytes};
+use super::record::{FoundChange, Recorded, SharedContents, StoredBytes};
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::{Answering, View};
 use crate::model::caller::Payer;
@@ -16,14 +16,14 @@ use crate::model::ids::AgentRef;
 use crate::model::scope::Revision;
 use crate::sources::{Missed, Polled};
 use crate::store::leases::ConnectionLease;
-use crate::store::watched::Found;
+use crate::store::watched::FoundDigest;
 use crate::store::watching::WatchedSubject;
 
 /// What is known of watched content.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
     /// What is recorded of it.
-    pub(super) recorded: Option<Found>,
+    pub(super) recorded: Option<FoundDigest>,
     /// What it is recorded of, as long as it is in memory: content that is unchanged is not hashed again.
     pub(super) contents: Option<Weak<[Content]>>,
 }
@@ -38,9 +38,9 @@ pub(super) enum Verdict {
     Open,
 }
 
-/// What a look at content found.
+/// What a poll of content found.
 #[derive(Debug)]
-pub(super) struct Looked {
+pub(super) struct PollResult {
     /// What is known of it now.
     pub(super) known: Known,
     pub(super) verdict: Verdict,
@@ -57,13 +57,13 @@ pub(super) struct Looked {
 impl Catalog {
     /// Fetches watched content, and makes a revision if it differs from what is recorded. `None` if it does not come from the
     /// connection any more, or the lease is lost.
-    pub(super) async fn look(
+    pub(super) async fn poll(
         self: &Arc<Self>,
         lease: &ConnectionLease,
         subject: &WatchedSubject,
         known: &Known,
         stored: &StoredBytes,
-    ) -> Result<Option<Looked>, Fault> {
+    ) -> Result<Option<PollResult>, Fault> {
         let (agent, variant) = subject;
         let AgentRef { tenant, uid } = *agent;
         let snapshot = self.snapshot_of(Payer::Tenant(tenant), tenant, uid).await?;
@@ -87,35 +87,35 @@ impl Catalog {
         let weak = polled.contents.as_ref().map(Arc::downgrade);
         let is_same =
             known.contents.as_ref().zip(weak.as_ref()).is_some_and(|(known, found)| known.ptr_eq(found));
-        let looked = |verdict, recorded, contents| {
+        let result = |verdict, recorded, contents| {
             let known = Known { recorded, contents };
-            Some(Looked { known, verdict, source, path, is_of_mount, every })
+            Some(PollResult { known, verdict, source, path, is_of_mount, every })
         };
         // That a file of a mount vanished is found by a scan.
         if is_of_mount && polled.contents.is_none() {
-            return Ok(looked(Verdict::Same, known.recorded, None));
+            return Ok(result(Verdict::Same, known.recorded, None));
         }
         if is_same && known.recorded.is_some() {
-            return Ok(looked(Verdict::Same, known.recorded, weak));
+            return Ok(result(Verdict::Same, known.recorded, weak));
         }
         let digest = digest(polled.contents.as_deref());
         if known.recorded.is_some_and(|recorded| recorded.digest == digest) {
-            return Ok(looked(Verdict::Same, known.recorded, weak));
+            return Ok(result(Verdict::Same, known.recorded, weak));
         }
-        let found = Discovery::new(&polled, lease, stored);
+        let contents = SharedContents::new(&polled, lease, stored);
         let is_first =
             view.answering(&variant.uri).is_ok_and(|first| first.variant(&variant.uri) == *variant);
-        let change = if is_first { variant.uri.to_string() } else { variant.to_string() };
-        let discovered = Discovered { found: known.recorded, digest, contents: found, change };
-        match self.record(lease, subject, &answering, discovered).await? {
+        let name = if is_first { variant.uri.to_string() } else { variant.to_string() };
+        let change = FoundChange { recorded: known.recorded, digest, contents, subject: name };
+        match self.record(lease, subject, &answering, change).await? {
             Recorded::Done(revision) => {
                 self.fetcher.carry(polled, revision);
                 let fence = known.recorded.map_or(0, |recorded| recorded.fence) + 1;
-                Ok(looked(Verdict::Changed, Some(Found { digest, fence }), weak))
+                Ok(result(Verdict::Changed, Some(FoundDigest { digest, fence }), weak))
             }
             Recorded::Outdated => {
                 let recorded = self.store.found(*agent, variant).await?;
-                Ok(looked(Verdict::Open, recorded, None))
+                Ok(result(Verdict::Open, recorded, None))
             }
             Recorded::LeaseLost => Ok(None),
         }

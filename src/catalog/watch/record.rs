@@ -26,7 +26,7 @@ use crate::sources::Polled;
 use crate::store::definitions::Table;
 use crate::store::found_contents::{FoundAt, FoundContents, size};
 use crate::store::leases::ConnectionLease;
-use crate::store::watched::Found;
+use crate::store::watched::FoundDigest;
 use crate::store::watching::WatchedSubject;
 use crate::store::write::Write;
 
@@ -48,11 +48,11 @@ impl Catalog {
         lease: &ConnectionLease,
         (agent, variant): &WatchedSubject,
         answering: &Answering,
-        discovered: Discovered,
+        change: FoundChange,
     ) -> Result<Recorded, Fault> {
         let (catalog, agent, variant, lease) = (Arc::clone(self), *agent, variant.clone(), *lease);
         let (labels, expected) = (answering.labels().clone(), Expected::of(answering));
-        let file = ListedFile::of(answering, &variant, discovered.contents.contents());
+        let file = EntryUpdate::of(answering, &variant, change.contents.contents.as_deref());
         self.writer
             .detached(async move {
                 let work = || {
@@ -65,8 +65,8 @@ impl Catalog {
                             return Ok(Recorded::LeaseLost);
                         }
                         let now = catalog.sources.clock.now();
-                        let Discovered { found, digest, contents, change } = &discovered;
-                        if !write.record_found((agent, &variant), *found, *digest, now).await? {
+                        let FoundChange { recorded, digest, contents, subject } = &change;
+                        if !write.record_found((agent, &variant), *recorded, *digest, now).await? {
                             return Ok(Recorded::Outdated);
                         }
                         contents.store(write, (agent, variant.clone()), target.revision).await?;
@@ -74,7 +74,7 @@ impl Catalog {
                             (None, _) => {
                                 write.touch_resource(agent, &variant.uri, target.revision, now).await?;
                             }
-                            (Some(_), Some(file)) => file.update(write, agent, target.revision, now).await?,
+                            (Some(_), Some(file)) => file.apply(write, agent, target.revision, now).await?,
                             (Some(_), None) => {}
                         }
                         let audience = Audience::of(&labels);
@@ -82,7 +82,7 @@ impl Catalog {
                             audience,
                             target.scope,
                             ChangeKind::ResourceTouched,
-                            change.as_str(),
+                            subject.as_str(),
                         );
                         Ok(Recorded::Done(target.revision))
                     }
@@ -110,7 +110,7 @@ impl StoredBytes {
         self.used.store(used, Ordering::Relaxed);
     }
 
-    /// Whether something may be stored.
+    /// Whether nothing is stored.
     pub(super) fn is_empty(&self) -> bool {
         self.used.load(Ordering::Relaxed) == 0
     }
@@ -122,9 +122,10 @@ impl StoredBytes {
     }
 }
 
-/// Content that was found, to be stored for all replicas.
+/// Contents that were found, to be stored for all replicas.
 #[derive(Debug, Clone)]
-pub(super) struct Discovery {
+pub(super) struct SharedContents {
+    /// `None` if they are not stored, or there are none.
     contents: Option<Arc<[Content]>>,
     validator: Option<Validator>,
     connection: ConnectionId,
@@ -133,8 +134,8 @@ pub(super) struct Discovery {
     ttl: Duration,
 }
 
-impl Discovery {
-    /// Nothing is stored that would be too old at once, or too much.
+impl SharedContents {
+    /// Contents are stored only if their time to live is not 0 and they fit into `stored`.
     pub(super) fn new(polled: &Polled, lease: &ConnectionLease, stored: &StoredBytes) -> Self {
         let worth = |contents: &&Arc<[Content]>| !polled.ttl.is_zero() && stored.reserve(size(contents));
         Self {
@@ -145,10 +146,6 @@ impl Discovery {
             fetched: polled.fetched(),
             ttl: polled.ttl,
         }
-    }
-
-    fn contents(&self) -> Option<&[Content]> {
-        self.contents.as_deref()
     }
 
     async fn store(
@@ -167,13 +164,12 @@ impl Discovery {
 
 /// Content that differs from what is recorded.
 #[derive(Debug)]
-pub(super) struct Discovered {
-    /// What is recorded.
-    pub(super) found: Option<Found>,
+pub(super) struct FoundChange {
+    pub(super) recorded: Option<FoundDigest>,
     pub(super) digest: ContentHash,
-    pub(super) contents: Discovery,
+    pub(super) contents: SharedContents,
     /// The subject of the change: the URI, unless another definition answers it to some callers.
-    pub(super) change: String,
+    pub(super) subject: String,
 }
 
 /// The definition that content was fetched for, at the revision at which it was.
@@ -215,16 +211,16 @@ impl Expected {
     }
 }
 
-/// What is listed of a file of a mount.
+/// What changes in the list of the files of a mount.
 #[derive(Debug)]
-struct ListedFile {
+struct EntryUpdate {
     tree: TreeId,
     path: String,
     size: u64,
     modified: Option<OffsetDateTime>,
 }
 
-impl ListedFile {
+impl EntryUpdate {
     /// `None` for what is no file of a mount.
     fn of(answering: &Answering, variant: &Variant, contents: Option<&[Content]>) -> Option<Self> {
         let Answering::Mounted(_, mount, _) = answering else { return None };
@@ -234,7 +230,7 @@ impl ListedFile {
         Some(Self { tree: mount.tree_id, path, size, modified })
     }
 
-    async fn update(
+    async fn apply(
         &self,
         write: &mut Write,
         agent: AgentRef,

@@ -1,4 +1,4 @@
-//! When watched content is looked at.
+//! When watched content is polled.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,0 +1,169 @@
+//! The state of watched content, and the decision when it is polled next.
+
+use std::time::Duration;
+
+use content_source::{FetchError, Kind, Path};
+use tokio::time::Instant;
+
+use super::poll::{Known, PollResult, Verdict};
+use crate::model::fault::Fault;
+use crate::store::watched::FoundDigest;
+
+/// How often content is polled whose changes are reported.
+const SCAN_INTERVAL: Duration = Duration::from_mins(1);
+/// How often files are polled whose changes are not reported: what is unchanged is not read.
+const FILE_POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// The shortest time between two revisions of the same content.
+pub(super) const MIN_REVISION_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest time until content is polled again that failed, unless it is polled less often.
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
+/// After what time content is polled again that the source says has changed, while the rate of polls is used up.
+const URGENT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Watched content.
+#[derive(Debug)]
+pub(super) struct WatchedContent {
+    pub(super) known: Known,
+    /// No poll before: a revision was just made.
+    pub(super) not_before: Instant,
+    pub(super) path: Option<Path>,
+    every: Duration,
+    failures: u32,
+    /// How many times in a row the rate of polls was used up.
+    refusals: u32,
+    /// Whether a poll is in progress.
+    pub(super) is_polled: bool,
+    /// Whether it may have changed since the last poll began.
+    pub(super) is_stale: bool,
+    /// Whether the source says that it changed.
+    pub(super) is_urgent: bool,
+}
+
+/// When content is polled next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NextPoll {
+    /// After this time, shortened by jitter.
+    After(Duration),
+    /// When the next round of polls of its connection begins, of which there is one in this time: polls of a round share
+    /// what they ask.
+    WithRound(Duration),
+}
+
+impl WatchedContent {
+    pub(super) fn new(recorded: Option<FoundDigest>, now: Instant) -> Self {
+        Self {
+            known: Known { recorded, contents: None },
+            not_before: now,
+            path: None,
+            every: MIN_REVISION_INTERVAL,
+            failures: 0,
+            refusals: 0,
+            is_polled: false,
+            is_stale: false,
+            is_urgent: false,
+        }
+    }
+
+    /// Takes note that a poll ended, and decides when the next one is. `is_reported` is whether the source reports
+    /// changes.
+    pub(super) fn polled(
+        &mut self,
+        result: &Result<Option<PollResult>, Fault>,
+        is_reported: bool,
+        now: Instant,
+    ) -> NextPoll {
+        self.is_polled = false;
+        match result {
+            Ok(Some(found)) => {
+                (self.failures, self.refusals, self.is_urgent) = (0, 0, false);
+                self.every = found.every;
+                if found.verdict == Verdict::Changed {
+                    self.not_before = now + MIN_REVISION_INTERVAL;
+                }
+                match (found.verdict, found.source.0) {
+                    (Verdict::Open, _) => NextPoll::After(MIN_REVISION_INTERVAL),
+                    (_, Kind::Git) => NextPoll::WithRound(self.every),
+                    (_, Kind::File) if is_reported => NextPoll::After(SCAN_INTERVAL),
+                    (_, Kind::File) => NextPoll::After(FILE_POLL_INTERVAL),
+                    _ if is_reported => NextPoll::After(self.every.max(SCAN_INTERVAL)),
+                    _ => NextPoll::After(self.every),
+                }
+            }
+            Ok(None) => NextPoll::After(self.every.max(MIN_REVISION_INTERVAL)),
+            // The rate of polls is used up: that is no failure.
+            Err(Fault::SourceFailed(FetchError::Busy)) if self.is_urgent => {
+                NextPoll::After(URGENT_RETRY_DELAY)
+            }
+            // Later each time: what is refused takes time, too, if there is much of it.
+            Err(Fault::SourceFailed(FetchError::Busy)) => {
+                self.refusals = self.refusals.saturating_add(1);
+                let longest = self.every.max(MIN_REVISION_INTERVAL);
+                NextPoll::After(backed_off(MIN_REVISION_INTERVAL, self.refusals).min(longest))
+            }
+            Err(_) => {
+                self.failures = self.failures.saturating_add(1);
+                NextPoll::After(backed_off(self.every, self.failures))
+            }
+        }
+    }
+}
+
+/// The time until the next poll after so many failures in a row.
+fn backed_off(every: Duration, failures: u32) -> Duration {
+    let longest = every.max(MAX_RETRY_DELAY);
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
+    every.max(MIN_REVISION_INTERVAL).saturating_mul(doubled).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use content_source::{FetchError, Kind};
+    use tokio::time::Instant;
+
+    use super::NextPoll::{After, WithRound};
+    use super::{
+        FILE_POLL_INTERVAL, Known, MIN_REVISION_INTERVAL, PollResult, SCAN_INTERVAL, URGENT_RETRY_DELAY,
+        Verdict, WatchedContent, backed_off,
+    };
+    use crate::model::fault::Fault;
+    use crate::model::scope::Revision;
+
+    #[test]
+    fn failures_in_a_row_are_retried_ever_later() {
+        let after = |every, failures| backed_off(Duration::from_secs(every), failures).as_secs();
+        assert_eq!([1, 2, 3, 7, 40].map(|failures| after(1, failures)), [1, 2, 4, 60, 60]);
+        assert_eq!((after(0, 1), after(30, 1), after(30, 3), after(3_600, 5)), (1, 30, 60, 3_600));
+    }
+
+    #[test]
+    fn next_poll_depends_on_the_source_and_on_reported_changes() {
+        let every = Duration::from_secs(10);
+        let next = |kind, verdict, is_reported| {
+            let (source, now) = ((kind, Revision(1)), Instant::now());
+            let known = Known::default();
+            let found = PollResult { known, verdict, source, path: None, is_of_mount: false, every };
+            WatchedContent::new(None, now).polled(&Ok(Some(found)), is_reported, now)
+        };
+        let same = |kind| [true, false].map(|is_reported| next(kind, Verdict::Same, is_reported));
+        assert_eq!(same(Kind::File), [After(SCAN_INTERVAL), After(FILE_POLL_INTERVAL)]);
+        assert_eq!(same(Kind::Sql), [After(SCAN_INTERVAL), After(every)]);
+        assert_eq!(same(Kind::Git), [WithRound(every), WithRound(every)]);
+        assert_eq!(next(Kind::Git, Verdict::Open, false), After(MIN_REVISION_INTERVAL));
+    }
+
+    #[test]
+    fn refused_poll_is_no_failure_and_repeated_soon_if_urgent() {
+        let now = Instant::now();
+        let mut content = WatchedContent::new(None, now);
+        let mut polled = |is_urgent, error| {
+            content.is_urgent = is_urgent;
+            content.polled(&Err(Fault::SourceFailed(error)), false, now)
+        };
+        assert_eq!(polled(true, FetchError::Busy), After(URGENT_RETRY_DELAY));
+        assert_eq!(polled(false, FetchError::Busy), After(Duration::from_secs(1)));
+        let failed = [(); 3].map(|()| polled(false, FetchError::Unreachable));
+        assert_eq!(failed, [1, 2, 4].map(|seconds| After(Duration::from_secs(seconds))));
+    }
+}
