@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::blocking::blocking;
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
 use crate::location::{Location, Path, Segment};
@@ -103,11 +104,11 @@ impl Folder {
         let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(|_| FetchError::Busy)?;
         let abandoned = CancellationToken::new();
         let _guard = abandoned.clone().drop_guard();
-        let work = move || {
+        blocking(move || {
             let _permit = permit;
             work(&abandoned)
-        };
-        tokio::task::spawn_blocking(work).await.map_err(|_| FetchError::Unreachable)?
+        })
+        .await
     }
 
     async fn fetch(

@@ -12,8 +12,7 @@ mod remote;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
@@ -21,11 +20,10 @@ use gix::ObjectId;
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use tokio::time::interval;
 
 use self::objects::{Commit, Found, Listed};
-use self::received::Receive;
 use self::remote::Remote;
+use crate::blocking::blocking;
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
@@ -33,11 +31,8 @@ use crate::location::Location;
 use crate::pace::Pace;
 use crate::paths;
 use crate::settings::{networks, read_secrets, read_settings};
-use crate::source::{Bounds, ChangeHint, Entry, Fetched, Source, Tree, Validator};
+use crate::source::{Bounds, Entry, Fetched, Source, Tree, Validator};
 use crate::tls;
-
-/// How often the size of a clone is compared with its budget while it is received.
-const SIZE_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -171,59 +166,9 @@ impl Git {
                 let (path, environment) = (path.clone(), Arc::clone(environment));
                 blocking(move || Commit::open_in_place(&path, &environment, &reference)).await
             }
-            Origin::Remote(remote) => {
-                let addresses = remote.resolve().await?;
-                // Dropped with this future: the work ends.
-                let interrupt = Interrupt(Arc::new(AtomicBool::new(false)));
-                let receive = Receive::new(pace.cloned(), Arc::clone(&interrupt.0));
-                let updater = Arc::clone(remote);
-                let update = blocking(move || updater.update(&reference, addresses, since, &receive));
-                let mut update = std::pin::pin!(update);
-                let mut ticks = interval(SIZE_INTERVAL);
-                let mut is_too_large = false;
-                loop {
-                    tokio::select! {
-                        commit = &mut update => {
-                            if !is_too_large {
-                                return commit;
-                            }
-                            // With it its use of the clone ends.
-                            drop(commit);
-                            let emptied = Arc::clone(remote);
-                            blocking(move || {
-                                emptied.remove();
-                                Ok(())
-                            })
-                            .await?;
-                            return Err(FetchError::TooLarge);
-                        }
-                        _ = ticks.tick() => {
-                            let measured = Arc::clone(remote);
-                            if blocking(move || Ok(measured.is_over_budget())).await? {
-                                is_too_large = true;
-                                interrupt.0.store(true, Ordering::Relaxed);
-                            }
-                        }
-                    }
-                }
-            }
+            Origin::Remote(remote) => remote.commit(reference, since, pace).await,
         }
     }
-}
-
-/// Ends the work of a future that is dropped.
-struct Interrupt(Arc<AtomicBool>);
-
-impl Drop for Interrupt {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
-) -> Result<T, FetchError> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| FetchError::Unreachable)?
 }
 
 impl Source for Git {
@@ -268,10 +213,6 @@ impl Source for Git {
             }
         });
         Box::pin(steps)
-    }
-
-    fn watch(&self, _tree: &Tree) -> Option<BoxStream<'static, ChangeHint>> {
-        None
     }
 }
 

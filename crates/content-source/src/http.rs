@@ -6,10 +6,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, StreamExt};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::dns::{Addrs, Name, Resolving};
 use reqwest::header::{
@@ -27,8 +25,7 @@ use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
 use crate::location::{Location, Path};
-use crate::pace::Pace;
-use crate::source::{Bounds, ChangeHint, Content, Entry, Fetched, Source, Tree, Validator};
+use crate::source::{Bounds, Content, Fetched, Source, Validator};
 
 mod body;
 mod settings;
@@ -175,20 +172,6 @@ impl Source for Http {
         bounds: Bounds<'a>,
     ) -> BoxFuture<'a, Result<Fetched, FetchError>> {
         Box::pin(self.fetch(location, known, bounds))
-    }
-
-    fn scan<'a>(
-        &'a self,
-        _tree: &'a Tree,
-        _include: &'a (dyn Fn(&str) -> bool + Send + Sync),
-        _since: Option<Instant>,
-        _pace: Option<&'a Arc<Pace>>,
-    ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
-        stream::once(async { Err(FetchError::NotAllowed) }).boxed()
-    }
-
-    fn watch(&self, _tree: &Tree) -> Option<BoxStream<'static, ChangeHint>> {
-        None
     }
 }
 

@@ -9,6 +9,7 @@
 //!
 //! A [`FetchError`] never contains an address, a path, a statement or a body of the source.
 
+mod blocking;
 mod egress;
 mod error;
 mod file;

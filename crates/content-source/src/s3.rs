@@ -33,7 +33,7 @@ use crate::kind::Environment;
 use crate::location::{Location, Path, Segment};
 use crate::pace::Pace;
 use crate::settings::{read_secrets, read_settings};
-use crate::source::{Bounds, ChangeHint, Content, Entry, Fetched, Source, Tree, Validator};
+use crate::source::{Bounds, Content, Entry, Fetched, Source, Tree, Validator};
 use crate::tls;
 
 mod received;
@@ -326,10 +326,6 @@ impl Source for S3 {
             }
         });
         Box::pin(pages)
-    }
-
-    fn watch(&self, _tree: &Tree) -> Option<BoxStream<'static, ChangeHint>> {
-        None
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use time::OffsetDateTime;
 
 use crate::error::FetchError;
@@ -110,15 +110,19 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// The stream is lazy, and ends after an error. A source that has no trees answers [`FetchError::NotAllowed`].
     fn scan<'a>(
         &'a self,
-        tree: &'a Tree,
-        include: &'a (dyn Fn(&str) -> bool + Send + Sync),
-        since: Option<Instant>,
-        pace: Option<&'a Arc<Pace>>,
-    ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>>;
+        _tree: &'a Tree,
+        _include: &'a (dyn Fn(&str) -> bool + Send + Sync),
+        _since: Option<Instant>,
+        _pace: Option<&'a Arc<Pace>>,
+    ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
+        Box::pin(stream::once(std::future::ready(Err(FetchError::NotAllowed))))
+    }
 
     /// Notifications that content may have changed, from the first poll on, in addition to polling; `None` for a source that
     /// has none. The first item is [`ChangeHint::Everything`]. A stream that ends is opened again by its caller.
-    fn watch(&self, tree: &Tree) -> Option<BoxStream<'static, ChangeHint>>;
+    fn watch(&self, _tree: &Tree) -> Option<BoxStream<'static, ChangeHint>> {
+        None
+    }
 
     /// Whether a location can be fetched, as far as the source tells without fetching it: a database prepares a statement.
     ///

@@ -15,10 +15,9 @@ mod tls;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::BoxFuture;
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream::BoxStream;
 use ipnet::IpNet;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -32,10 +31,9 @@ use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
 use crate::location::{Format, Location};
-use crate::pace::Pace;
 use crate::paths;
 use crate::settings::{networks, read_secrets, read_settings};
-use crate::source::{Bounds, ChangeHint, Entry, Fetched, Source, Tree, Validator};
+use crate::source::{Bounds, ChangeHint, Fetched, Source, Tree, Validator};
 
 /// The maximum length of the name of a channel of PostgreSQL, which would truncate it.
 const MAX_CHANNEL_BYTES: usize = 63;
@@ -196,16 +194,6 @@ impl Source for Sql {
             };
             Ok(Fetched::Contents { contents: vec![content], validator: None })
         })
-    }
-
-    fn scan<'a>(
-        &'a self,
-        _tree: &'a Tree,
-        _include: &'a (dyn Fn(&str) -> bool + Send + Sync),
-        _since: Option<Instant>,
-        _pace: Option<&'a Arc<Pace>>,
-    ) -> BoxStream<'a, Result<Vec<Entry>, FetchError>> {
-        stream::once(std::future::ready(Err(FetchError::NotAllowed))).boxed()
     }
 
     fn watch(&self, _tree: &Tree) -> Option<BoxStream<'static, ChangeHint>> {

@@ -16,15 +16,21 @@ use gix::{ObjectId, Repository};
 use parking_lot::Mutex;
 use reqwest::blocking::ClientBuilder;
 use rustls::ClientConfig;
+use tokio::time::interval;
 use url::Url;
 
 use super::Reference;
 use super::cache::{Lease, Slot, evict};
 use super::objects::{Commit, options, size};
 use super::received::{Bounded, Receive};
+use crate::blocking::{CancelOnDrop, blocking};
 use crate::egress::Egress;
 use crate::error::FetchError;
 use crate::kind::Environment;
+use crate::pace::Pace;
+
+/// How often the size of a clone is compared with its budget while it is received.
+const SIZE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long the server may take for each part of an answer.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -102,8 +108,50 @@ impl Remote {
         })
     }
 
+    /// The commit that a reference names now, or named at some time since. The work ends when the future is dropped, and
+    /// when the clone exceeds the budget while it is received.
+    pub(super) async fn commit(
+        self: &Arc<Self>,
+        reference: Reference,
+        since: Option<Instant>,
+        pace: Option<&Arc<Pace>>,
+    ) -> Result<Commit, FetchError> {
+        let addresses = self.resolve().await?;
+        let cancel = CancelOnDrop::default();
+        let receive = Receive::new(pace.cloned(), cancel.flag());
+        let updater = Arc::clone(self);
+        let update = blocking(move || updater.update(&reference, addresses, since, &receive));
+        let mut update = std::pin::pin!(update);
+        let mut ticks = interval(SIZE_INTERVAL);
+        let mut is_too_large = false;
+        let commit = loop {
+            tokio::select! {
+                commit = &mut update => break commit,
+                _ = ticks.tick() => {
+                    let measured = Arc::clone(self);
+                    if blocking(move || Ok(measured.is_over_budget())).await? {
+                        is_too_large = true;
+                        cancel.cancel();
+                    }
+                }
+            }
+        };
+        if !is_too_large {
+            return commit;
+        }
+        // With it its use of the clone ends.
+        drop(commit);
+        let emptied = Arc::clone(self);
+        blocking(move || {
+            emptied.remove();
+            Ok(())
+        })
+        .await?;
+        Err(FetchError::TooLarge)
+    }
+
     /// The addresses of the server, which were checked.
-    pub(super) async fn resolve(&self) -> Result<Vec<SocketAddr>, FetchError> {
+    async fn resolve(&self) -> Result<Vec<SocketAddr>, FetchError> {
         let addresses = self.egress.resolve(&self.host, self.port).await?;
         // A password is not sent in clear but to where the operator says so.
         let is_named = addresses.iter().all(|address| self.egress.names(address.ip()));
@@ -114,17 +162,17 @@ impl Remote {
     }
 
     /// Whether the clone exceeds the budget of all clones.
-    pub(super) fn is_over_budget(&self) -> bool {
+    fn is_over_budget(&self) -> bool {
         size(&self.slot.directory) > self.environment.cache_bytes
     }
 
     /// Removes the clone unless it is used.
-    pub(super) fn remove(&self) {
+    fn remove(&self) {
         self.slot.remove();
     }
 
     /// The commit that a reference names, or named when it was asked since a time, fetched if the clone does not have it.
-    pub(super) fn update(
+    fn update(
         &self,
         reference: &Reference,
         addresses: Vec<SocketAddr>,

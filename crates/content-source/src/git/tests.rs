@@ -4,6 +4,7 @@ mod server;
 
 use std::path::Path as FilePath;
 use std::process::Command;
+use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use serde_json::json;

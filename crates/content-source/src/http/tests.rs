@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -11,6 +12,7 @@ use self::server::{Server, Step, answer, encoded};
 use super::*;
 use crate::kind::{Kind, connect};
 use crate::location::Segment;
+use crate::source::Tree;
 
 mod bodies;
 mod redirects;

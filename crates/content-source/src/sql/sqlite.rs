@@ -16,6 +16,7 @@ use serde::de::IgnoredAny;
 
 use super::rows::Rows;
 use super::statement::Statement;
+use crate::blocking::{CancelOnDrop, blocking};
 use crate::error::FetchError;
 use crate::kind::Environment;
 use crate::location::Format;
@@ -99,25 +100,16 @@ impl Sqlite {
         work: impl FnOnce(&Connection) -> Result<T, FetchError> + Send + 'static,
     ) -> Result<T, FetchError> {
         let (path, environment) = (self.path.clone(), Arc::clone(&self.environment));
-        let dropped = Cancel(Arc::new(AtomicBool::new(false)));
-        let is_cancelled = Arc::clone(&dropped.0);
-        let blocking = move || {
+        let cancel = CancelOnDrop::default();
+        let is_cancelled = cancel.flag();
+        blocking(move || {
             let path = paths::resolve(&path, &environment)?;
             if !std::fs::metadata(&path).is_ok_and(|found| found.is_file()) {
                 return Err(FetchError::NotFound);
             }
             work(&open(&path, bytes, is_cancelled)?)
-        };
-        tokio::task::spawn_blocking(blocking).await.map_err(|_| FetchError::Unreachable)?
-    }
-}
-
-/// Ends the statement of a future that is dropped.
-struct Cancel(Arc<AtomicBool>);
-
-impl Drop for Cancel {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        })
+        .await
     }
 }
 

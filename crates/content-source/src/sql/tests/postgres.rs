@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use serde_json::json;
 use tokio::time::timeout;
 
