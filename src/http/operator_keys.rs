@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use subtle::ConstantTimeEq;
 
-use crate::model::ids::KeyId;
+use crate::model::ids::{KeyId, uuid_of_digest};
 use crate::model::key::{KeyHash, SecretKey};
 
 /// The operator keys in force. Clones share them.
@@ -25,10 +25,7 @@ pub struct OperatorKey {
 impl OperatorKey {
     fn of(key: &SecretKey) -> Self {
         let hash = key.hash();
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.0[..16]);
-        let id = KeyId(uuid::Builder::from_custom_bytes(bytes).into_uuid());
-        Self { id, display: key.display().to_owned(), hash }
+        Self { id: KeyId(uuid_of_digest(&hash.0)), display: key.display().to_owned(), hash }
     }
 }
 

@@ -58,6 +58,13 @@ uid! {
     SessionUid
 }
 
+/// The UUID, of version 8, of what has this digest.
+pub fn uuid_of_digest(digest: &[u8; 32]) -> Uuid {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+}
+
 /// An agent and the tenant that it belongs to, which together identify the rows of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AgentRef {

@@ -15,7 +15,7 @@ use super::quota_meter::QuotaLeft;
 use super::quotas::Quotas;
 use crate::model::agent::AccessLimits;
 use crate::model::fault::{Fault, LimitScope};
-use crate::model::ids::{AgentId, TenantId};
+use crate::model::ids::{AgentId, TenantId, uuid_of_digest};
 use crate::model::limits::{Usage, UsageInterval, UsageRow, UseLimits};
 use crate::model::sources::Sources;
 use crate::store::Store;
@@ -193,9 +193,7 @@ impl UsageBook {
 /// The UUID under which the quotas of all anonymous callers of an agent or a tenant are stored.
 fn foreign_callers_of(uid: Uuid) -> Uuid {
     let digest = Sha256::new().chain_update(b"strangers").chain_update(uid.as_bytes()).finalize();
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&digest[..16]);
-    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+    uuid_of_digest(&digest.into())
 }
 
 const HOUR: i64 = 3_600;

@@ -9,7 +9,7 @@ use super::error::{MAX_AGENTS, TokenError};
 use crate::config::{PublicUrl, TokenIssuer};
 use crate::model::allocated::{allocated, behind_arc};
 use crate::model::caller::KeyScope;
-use crate::model::ids::Slug;
+use crate::model::ids::{Slug, uuid_of_digest};
 use crate::model::label::{Label, Labels};
 
 /// The maximum length of a subject in bytes (`OpenID` Connect Core 1.0, section 2).
@@ -182,9 +182,7 @@ fn stand_in(issuer: &str, subject: &str) -> Uuid {
     let mut digest = Sha256::new_with_prefix(issuer);
     digest.update([0]);
     digest.update(subject);
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&digest.finalize()[..16]);
-    uuid::Builder::from_custom_bytes(bytes).into_uuid()
+    uuid_of_digest(&digest.finalize().into())
 }
 
 /// A claim by its name, or a nested one by a JSON pointer (RFC 6901).
