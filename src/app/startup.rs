@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::AppError;
+use crate::model::backoff::Backoff;
 use crate::model::sources::Sources;
 use crate::server::gateway_slot::GatewaySlot;
 use crate::store::migrate::SchemaStatus;
@@ -12,9 +13,8 @@ use crate::store::{Store, StoreError};
 
 /// How long a start waits for the migrations of another replica, and `waggle migrate` for the database.
 const TIMEOUT: Duration = Duration::from_mins(1);
-/// The delay after the first failed attempt; doubled after each further one.
-const FIRST_RETRY: Duration = Duration::from_millis(250);
-const MAX_RETRY: Duration = Duration::from_secs(10);
+/// The delay after a failed attempt.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(10));
 
 /// Migrates the schema and reads the gateway's secret, as soon as the database answers.
 ///
@@ -27,7 +27,7 @@ pub(super) async fn prepare(
 ) -> Result<Vec<u8>, AppError> {
     let mut candidate = [0; 32];
     sources.random.fill(&mut candidate)?;
-    let mut backoff = Backoff::new(store);
+    let mut attempts = Attempts::new(store);
     loop {
         let prepared = async {
             let before = store.migrate(TIMEOUT).await?;
@@ -40,7 +40,7 @@ pub(super) async fn prepare(
             }
             Err(error @ StoreError::Unavailable(_)) => {
                 gateway.set_database_unreachable();
-                backoff.wait(&error).await;
+                attempts.wait(&error).await;
             }
             Err(error) => return Err(AppError::Database(store.location(), error)),
         }
@@ -53,12 +53,12 @@ pub(super) async fn prepare(
 /// As [`prepare`], and if the minute is over.
 pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
     let deadline = Instant::now() + TIMEOUT;
-    let mut backoff = Backoff::new(store);
+    let mut attempts = Attempts::new(store);
     loop {
         match store.migrate(TIMEOUT).await {
             Ok(before) => return Ok(before),
             Err(error @ StoreError::Unavailable(_)) if Instant::now() < deadline => {
-                backoff.wait(&error).await;
+                attempts.wait(&error).await;
             }
             Err(error) => return Err(AppError::Database(store.location(), error)),
         }
@@ -77,24 +77,26 @@ fn report(before: &SchemaStatus) {
     }
 }
 
-struct Backoff<'s> {
+/// Failed attempts to reach the database.
+struct Attempts<'s> {
     store: &'s Store,
-    next: Duration,
+    failures: u32,
 }
 
-impl<'s> Backoff<'s> {
+impl<'s> Attempts<'s> {
     fn new(store: &'s Store) -> Self {
-        Self { store, next: FIRST_RETRY }
+        Self { store, failures: 0 }
     }
 
     async fn wait(&mut self, error: &StoreError) {
         let place = self.store.location();
+        let delay = RETRY.delay(self.failures);
         tracing::warn!(
             host = place.host, port = place.port, database = place.database, %error,
-            retry_in_ms = u64::try_from(self.next.as_millis()).unwrap_or(u64::MAX),
+            retry_in_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
             "database unreachable"
         );
-        tokio::time::sleep(self.next).await;
-        self.next = (self.next * 2).min(MAX_RETRY);
+        tokio::time::sleep(delay).await;
+        self.failures = self.failures.saturating_add(1);
     }
 }

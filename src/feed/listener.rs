@@ -7,12 +7,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::service::Feed;
+use crate::model::backoff::Backoff;
 use crate::store::StoreError;
 use crate::store::notify::{FeedMessage, ListenerId, ListenerState, NotifyListener};
 
-/// Backoff before reconnecting: doubled after each failure, up to [`LAST_WAIT`].
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LAST_WAIT: Duration = Duration::from_secs(1);
+/// The delay before reconnecting.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 /// Why the connection was given up.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ enum ConnectionLost {
 
 impl Feed {
     pub(super) async fn listen(self: Arc<Self>, stop: CancellationToken) {
-        let mut wait = FIRST_WAIT;
+        let mut failures = 0_u32;
         let mut attempted = false;
         let mut registered = None;
         loop {
@@ -38,7 +38,8 @@ impl Feed {
             let ended = stop.run_until_cancelled(received).await;
             self.health.record_loss();
             let Some(lost) = ended else { break };
-            wait = if connected { FIRST_WAIT } else { (wait * 2).min(LAST_WAIT) };
+            failures = if connected { 0 } else { failures.saturating_add(1) };
+            let wait = RETRY.delay(failures);
             if connected || !attempted {
                 let retry_in_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
                 tracing::warn!(error = %lost, retry_in_ms, "listen connection lost; sweeping before each answer");

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::pending::UnsentMessages;
 use super::service::Feed;
+use crate::model::backoff::Backoff;
 use crate::model::sources::FailPoint;
 use crate::store::StoreError;
 use crate::store::notify::{FeedMessage, NotifySender};
@@ -213,8 +214,7 @@ fn wait_before_read(reads: u32, replicas: usize, usual: Duration) -> Duration {
         return (usual * 3 / 4).clamp(FIRST_WAIT, LAST_WAIT);
     }
     let waits = if at_once == 0 { reads.checked_sub(1) } else { reads.checked_sub(at_once) };
-    waits
-        .map_or(Duration::ZERO, |waits| FIRST_WAIT.saturating_mul(2_u32.saturating_pow(waits)).min(LAST_WAIT))
+    waits.map_or(Duration::ZERO, |waits| Backoff::new(FIRST_WAIT, LAST_WAIT).delay(waits))
 }
 
 #[cfg(test)]

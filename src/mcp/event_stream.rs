@@ -26,15 +26,15 @@ use super::streams::{StreamEnd, StreamPermit};
 use crate::feed::hub::{ChangeEvent, Subscription};
 use crate::identity::Identity;
 use crate::identity::grant::Caller;
+use crate::model::backoff::Backoff;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
 use crate::model::scope::Scope;
 
 /// The maximum number of bytes that a connection is given at once; the rest stays in the dirty set.
 const CHUNK: usize = 4 * 1024;
-/// Backoff after a failed check: doubled each time, up to [`LAST_RETRY`].
-const FIRST_RETRY: Duration = Duration::from_millis(250);
-const LAST_RETRY: Duration = Duration::from_secs(2);
+/// When a failed check is retried.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(2));
 
 /// Encodes the events of a stream as an era has them.
 pub(super) trait StreamEncoder: Send + Sync + 'static {
@@ -91,8 +91,8 @@ struct Open<E> {
     audit: StreamAuditGuard,
     /// When the next comment and the next check are due, regardless of events sent in between.
     next_check: Instant,
-    /// When a failed check is retried, and the delay after that.
-    retry: Option<(Instant, Duration)>,
+    /// When a failed check is retried, and how many in a row have failed.
+    retry: Option<(Instant, u32)>,
 }
 
 /// The bytes of a stream, `first` before everything else.
@@ -231,8 +231,8 @@ impl<E: StreamEncoder> Open<E> {
             _ if self.has_expired() => Err(StreamEnd::NotAllowed),
             Err(Obstacle::Unknown) => {
                 self.subscription.request_recheck();
-                let (_, wait) = self.retry.unwrap_or((now, FIRST_RETRY));
-                self.retry = Some((Instant::now() + wait, (wait * 2).min(LAST_RETRY)));
+                let failures = self.retry.map_or(0, |(_, failures)| failures);
+                self.retry = Some((Instant::now() + RETRY.delay(failures), failures.saturating_add(1)));
                 Ok(false)
             }
             Ok(()) => {

@@ -5,6 +5,7 @@ pub mod algorithm;
 pub mod allocated;
 pub mod audience;
 pub mod audit;
+pub mod backoff;
 pub mod call;
 pub mod caller;
 pub mod client_address;

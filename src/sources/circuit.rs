@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::model::backoff::Backoff;
+
 /// Failures in a row that open the circuit.
 const MAX_FAILURES: u32 = 5;
-/// How long it stays open at first; each failed attempt doubles it.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// How long it stays open at most.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long it stays open; each failed attempt doubles it.
+const PAUSE: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_PAUSE);
 
 /// The circuit of a connection and a tenant.
 #[derive(Debug, Default)]
@@ -55,8 +57,7 @@ impl Circuit {
     /// Records that the source failed, which asks to be left alone for `retry_after`. Returns whether the circuit is open.
     pub(super) fn fail(&mut self, now: Instant, retry_after: Option<Duration>) -> bool {
         self.failures = self.failures.saturating_add(1);
-        let own = self.failures.checked_sub(MAX_FAILURES);
-        let own = own.map(|excess| FIRST_PAUSE.saturating_mul(1 << excess.min(5)));
+        let own = self.failures.checked_sub(MAX_FAILURES).map(|attempts| PAUSE.delay(attempts));
         let asked = retry_after.filter(|asked| !asked.is_zero());
         let until = own.max(asked).map(|pause| now + pause.min(LONGEST_PAUSE));
         // What the fetch that tried again found counts alone.

@@ -18,6 +18,7 @@ use super::scan::{Ended, Last, Scan};
 use crate::cache::FairSemaphore;
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::View;
+use crate::model::backoff::Backoff;
 use crate::model::caller::Payer;
 use crate::model::ids::TenantId;
 use crate::model::mount::Mount;
@@ -43,8 +44,8 @@ const WAITS_FOR_SCAN: Duration = Duration::from_mins(10);
 const OF_FILES: Duration = Duration::from_mins(1);
 /// How soon a scan is repeated that the database made fail, and notifications are opened again.
 const RETRY: Duration = Duration::from_secs(2);
-/// The longest time after which a scan is repeated that the source made fail.
-const MAX_DELAY: Duration = Duration::from_mins(1);
+/// How soon a scan is repeated that the source made fail.
+const SOURCE_RETRY: Backoff = Backoff::new(RETRY, Duration::from_mins(1));
 /// How long a scan waits for notifications to begin.
 const OPENED_WITHIN: Duration = Duration::from_secs(5);
 /// The shortest time between two scans of a mount that changes.
@@ -190,8 +191,8 @@ impl Followed {
                 }
                 Ok(Ended::Incomplete) => next = Extent::All,
                 Ok(Ended::Failed) => {
-                    full = Instant::now() + (RETRY * 2_u32.saturating_pow(failures)).min(MAX_DELAY);
-                    (self.seen, failures) = (None, failures.saturating_add(1).min(10));
+                    full = Instant::now() + SOURCE_RETRY.delay(failures);
+                    (self.seen, failures) = (None, failures.saturating_add(1));
                 }
                 // Whether it is, is looked up: another write may have been faster.
                 Ok(Ended::Gone) => full = Instant::now() + RETRY,

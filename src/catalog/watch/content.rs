@@ -6,6 +6,7 @@ use content_source::{FetchError, Kind, Path};
 use tokio::time::Instant;
 
 use super::poll::{Known, PollResult, Verdict};
+use crate::model::backoff::Backoff;
 use crate::model::fault::Fault;
 use crate::store::watched::FoundDigest;
 
@@ -110,9 +111,8 @@ impl WatchedContent {
 
 /// The time until the next poll after so many failures in a row.
 fn backed_off(every: Duration, failures: u32) -> Duration {
-    let longest = every.max(MAX_RETRY_DELAY);
-    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
-    every.max(MIN_REVISION_INTERVAL).saturating_mul(doubled).min(longest)
+    let backoff = Backoff::new(every.max(MIN_REVISION_INTERVAL), every.max(MAX_RETRY_DELAY));
+    backoff.delay(failures.saturating_sub(1))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::streams::MAX_CHANGES;
 use super::topic::Topic;
 use crate::feed::service::Feed;
 use crate::model::audience::Audience;
+use crate::model::backoff::Backoff;
 use crate::model::feed::ServedAnew;
 use crate::model::scope::{Change, Revision, Scope};
 use crate::model::scope_changes::ScopeChanges;
@@ -17,23 +18,22 @@ use crate::model::sources::FailPoint;
 use crate::model::tool::can_be_tool;
 use crate::store::StoreError;
 
-/// Wait after a failed read; doubled after each further failure, up to [`LAST_WAIT`].
-const FIRST_WAIT: Duration = Duration::from_millis(50);
-const LAST_WAIT: Duration = Duration::from_secs(1);
+/// The delay after a failed read.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 impl Feed {
     /// Reads an agent's changes for its streams until the topic ends.
     pub(super) async fn follow_changes(self: Arc<Self>, topic: Arc<Topic>) {
         let stop = topic.stop.clone();
         let following = async {
-            let mut wait = FIRST_WAIT;
+            let mut failures = 0_u32;
             loop {
                 match Box::pin(self.advance(&topic)).await {
-                    Ok(()) => wait = FIRST_WAIT,
+                    Ok(()) => failures = 0,
                     Err(error) => {
                         tracing::debug!(%error, agent = %topic.agent, "reading changes for streams failed");
-                        tokio::time::sleep(wait).await;
-                        wait = (wait * 2).min(LAST_WAIT);
+                        tokio::time::sleep(RETRY.delay(failures)).await;
+                        failures = failures.saturating_add(1);
                         continue;
                     }
                 }

@@ -12,13 +12,13 @@ use super::error::TokenError;
 use super::fetch::Source;
 use super::jwk::{Fingerprint, KeySet, PublicKey};
 use crate::model::algorithm::Algorithm;
+use crate::model::backoff::Backoff;
 
 /// The longest wait of a request for the keys of an issuer.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(6);
 
-/// The delay after the first failed fetch; doubled after each further one.
-const FIRST_RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_mins(1);
+/// The delay after a failed fetch.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 
 /// Requests waiting for the keys of one issuer; further ones are refused as unavailable.
 const MAX_WAITING: usize = 128;
@@ -147,10 +147,7 @@ impl Issuer {
     fn pause(&self, failures: u32) -> Duration {
         match failures.checked_sub(1) {
             None => self.intervals.refresh,
-            Some(more) => {
-                let retry = FIRST_RETRY.saturating_mul(2_u32.saturating_pow(more));
-                retry.min(LONGEST_RETRY).min(self.intervals.refresh)
-            }
+            Some(earlier) => RETRY.delay(earlier).min(self.intervals.refresh),
         }
     }
 
