@@ -24,7 +24,7 @@ use crate::model::prompt::Prompt;
 use crate::model::resource::parse_mime;
 use crate::model::scope::Revision;
 use crate::model::template::ResourceTemplate;
-use crate::sources::{Missed, Wanted};
+use crate::sources::{ContentError, ContentRequest};
 
 /// The maximum number of values in an answer (server/utilities/completion).
 const MAX_VALUES: usize = 100;
@@ -123,7 +123,7 @@ impl Catalog {
     ) -> Result<Completion, Fault> {
         let connection =
             source.uid().ok_or_else(|| Fault::Internal("completion without a connection".to_owned()))?;
-        let wanted = Wanted {
+        let wanted = ContentRequest {
             payer: caller.payer(),
             tenant: caller.tenant,
             agent: caller.agent,
@@ -136,8 +136,8 @@ impl Catalog {
         };
         let contents = match self.outside(wanted, source_use).await {
             Ok(found) => found.contents,
-            Err(Missed::NotFound) => return Ok(best(&[], typed)),
-            Err(Missed::Fault(fault)) => return Err(fault),
+            Err(ContentError::NotFound) => return Ok(best(&[], typed)),
+            Err(ContentError::Fault(fault)) => return Err(fault),
         };
         let is_matched = source.place().variables().iter().any(|variable| variable.name == TYPED);
         let typed = if is_matched { String::new() } else { typed.to_owned() };

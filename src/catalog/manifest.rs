@@ -11,7 +11,7 @@ use super::Catalog;
 use super::definitions::Registered;
 use super::mounts::check_uris;
 use super::plan::Plan;
-pub use super::plan::{Applied, Keys, Wanted};
+pub use super::plan::{Applied, Keys, NewDefinitions};
 use super::skill_placement::check_apart;
 use super::target::Target;
 use crate::model::agent::Agent;
@@ -37,7 +37,7 @@ use crate::store::write::{Write, WriteSummary};
 const READ_BYTES: usize = 8 << 20;
 
 /// The definitions of a manifest.
-pub type NewManifest = ByKind<Wanted>;
+pub type NewManifest = ByKind<NewDefinitions>;
 
 /// All definitions of an agent at one revision, with the bytes of their contents.
 #[derive(Debug)]

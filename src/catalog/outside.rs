@@ -16,7 +16,7 @@ use crate::model::ids::{AgentRef, ConnectionId, ResourceUri, Slug, TenantId};
 use crate::model::place::SourcePlace;
 use crate::model::resource::{Definition, PartKind, parse_mime};
 use crate::model::scope::Revision;
-use crate::sources::{Missed, Outside, Wanted};
+use crate::sources::{ContentError, ContentRequest, Outside};
 
 /// What is percent-encoded in a segment of a URI.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -79,9 +79,9 @@ impl Sourced<'_> {
     }
 
     /// What is read for an agent; `None` for values of variables that no content has.
-    pub(super) fn wanted(&self, agent: AgentRef, payer: Payer) -> Option<Wanted> {
+    pub(super) fn wanted(&self, agent: AgentRef, payer: Payer) -> Option<ContentRequest> {
         let Self { revision, source, values, .. } = self;
-        Some(Wanted {
+        Some(ContentRequest {
             payer,
             tenant: agent.tenant,
             agent: agent.uid,
@@ -126,17 +126,17 @@ impl Catalog {
         let Some(statement) = statement else { return Ok(address.kind) };
         let problem = match self.fetcher.check(tenant, address.uid, &statement).await {
             Ok(()) => return Ok(address.kind),
-            Err(Missed::NotFound) => "statement: the connection has no statement of this name",
-            Err(Missed::Fault(Fault::SourceFailed(FetchError::NotAllowed))) => {
+            Err(ContentError::NotFound) => "statement: the connection has no statement of this name",
+            Err(ContentError::Fault(Fault::SourceFailed(FetchError::NotAllowed))) => {
                 "statement is not allowed; name one of the connection's as @name"
             }
-            Err(Missed::Fault(Fault::SourceFailed(FetchError::BadContent))) => {
+            Err(ContentError::Fault(Fault::SourceFailed(FetchError::BadContent))) => {
                 "format does not suit the columns of the statement; blob takes one column of bytes or text"
             }
-            Err(Missed::Fault(Fault::SourceFailed(_) | Fault::SourceTimeout)) => {
+            Err(ContentError::Fault(Fault::SourceFailed(_) | Fault::SourceTimeout)) => {
                 "statement: the database does not accept it; check its names and types against the database"
             }
-            Err(Missed::Fault(fault)) => return Err(fault),
+            Err(ContentError::Fault(fault)) => return Err(fault),
         };
         Err(Fault::invalid_params(format!("source.{problem}")))
     }
@@ -158,18 +158,18 @@ impl Catalog {
         let agent = caller.agent_ref();
         let mut wanted = sourced.wanted(agent, caller.payer()).ok_or_else(not_found)?;
         wanted.found = sourced.is_touched.then(|| answering.variant(uri));
-        self.outside(wanted, source_use).await.map(Some).map_err(|missed| match missed {
-            Missed::NotFound => not_found(),
-            Missed::Fault(fault) => fault,
+        self.outside(wanted, source_use).await.map(Some).map_err(|error| match error {
+            ContentError::NotFound => not_found(),
+            ContentError::Fault(fault) => fault,
         })
     }
 
     /// What is wanted, from memory if possible.
     pub(super) async fn outside(
         &self,
-        wanted: Wanted,
+        wanted: ContentRequest,
         source_use: &dyn SourceUse,
-    ) -> Result<Outside, Missed> {
+    ) -> Result<Outside, ContentError> {
         match self.fetcher.fresh(&wanted) {
             Some(fresh) => Ok(fresh),
             // Boxed: the future of content in memory is small to move.

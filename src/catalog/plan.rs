@@ -14,9 +14,9 @@ use crate::store::definitions::{Put, Removal};
 
 /// Definitions to be registered.
 #[derive(Debug)]
-pub struct Wanted;
+pub struct NewDefinitions;
 
-impl Family for Wanted {
+impl Family for NewDefinitions {
     /// `None` leaves the definitions of the kind as they are.
     type Of<K: DefinitionKind> = Option<Vec<K::New>>;
 }
@@ -69,7 +69,7 @@ pub struct Applied {
 }
 
 impl<'s> Plan<'s> {
-    pub(super) fn new(stored: &'s ByKind<Stored>, wanted: &'s ByKind<Wanted>) -> Self {
+    pub(super) fn new(stored: &'s ByKind<Stored>, wanted: &'s ByKind<NewDefinitions>) -> Self {
         Self(by_kind!(Writes<'s>, K => {
             let wanted = K::of(wanted).as_deref();
             wanted.map_or_else(Steps::none, |wanted| Steps::<K>::new(K::of(stored), wanted))

@@ -27,7 +27,7 @@ const MAX_TEMPLATES: usize = 1_000;
 const MAX_GROUPS: usize = 16;
 
 /// A template that changed, and how.
-struct Changed {
+struct ChangedTemplate {
     template: UriTemplate,
     changes: Vec<(Revision, ChangeKind)>,
 }
@@ -198,7 +198,7 @@ fn variant(change: &Change) -> Option<Variant> {
 }
 
 /// The changes of each template, by its text; `None` if there are too many.
-fn by_template(changes: &[Change]) -> Option<Vec<Changed>> {
+fn by_template(changes: &[Change]) -> Option<Vec<ChangedTemplate>> {
     let mut by_text: BTreeMap<&str, Vec<(Revision, ChangeKind)>> = BTreeMap::new();
     for change in changes {
         by_text.entry(&change.subject).or_default().push((change.revision, change.kind));
@@ -209,12 +209,14 @@ fn by_template(changes: &[Change]) -> Option<Vec<Changed>> {
     let parsed = by_text.into_iter();
     Some(
         parsed
-            .filter_map(|(text, changes)| Some(Changed { template: UriTemplate::parse(text).ok()?, changes }))
+            .filter_map(|(text, changes)| {
+                Some(ChangedTemplate { template: UriTemplate::parse(text).ok()?, changes })
+            })
             .collect(),
     )
 }
 
-impl Changed {
+impl ChangedTemplate {
     fn matches(&self, uri: &ResourceUri) -> bool {
         // Whether it had a source is not known of one that is gone.
         self.template.matches_any_text(uri.as_str()).is_some()

@@ -56,7 +56,7 @@ pub struct AgentSnapshot {
     /// Whether a definition has labels.
     has_labels: bool,
     /// The newest revisions that changed each list and the description.
-    pub changed: Changed,
+    pub changed: ChangeRevisions,
     /// The description of the agent.
     pub description: AgentDescription,
     /// Its definitions, read through a [`view::View`].
@@ -127,7 +127,7 @@ impl AgentSnapshot {
 
 /// The newest revisions that changed something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangeRevisions {
     /// The description of the agent.
     pub description: Revision,
     /// What the list of each kind shows.
@@ -317,7 +317,7 @@ impl AgentCell {
             }
             let definitions = Definitions::new(definitions, entries);
             let touched = || Touched::all_at(head.revision);
-            let changed = (Changed::all_at(head.revision), [touched(), touched()]);
+            let changed = (ChangeRevisions::all_at(head.revision), [touched(), touched()]);
             self.at(head.revision, description, definitions, changed)
         }))
     }
@@ -353,7 +353,7 @@ impl AgentCell {
         revision: Revision,
         description: AgentDescription,
         definitions: Definitions,
-        (changed, [touched, touched_resources]): (Changed, [Touched; 2]),
+        (changed, [touched, touched_resources]): (ChangeRevisions, [Touched; 2]),
     ) -> AgentSnapshot {
         let (timeline, has_labels) = (self.timeline, definitions.has_labels());
         AgentSnapshot {
@@ -402,7 +402,7 @@ impl ScopeCell for AgentCell {
     }
 }
 
-impl Changed {
+impl ChangeRevisions {
     fn all_at(revision: Revision) -> Self {
         Self { description: revision, lists: by_kind!(Revisions, _K => revision) }
     }

@@ -70,8 +70,8 @@ impl AgentPatch {
         new.access = self.access.unwrap_or(new.access);
         if let Some(enabled) = self.enabled {
             let before =
-                Enabling { enabled: agent.enabled, disabled_by_operator: agent.disabled_by_operator };
-            let Enabling { enabled, disabled_by_operator } = before.set(enabled, self.by_operator)?;
+                EnabledState { enabled: agent.enabled, disabled_by_operator: agent.disabled_by_operator };
+            let EnabledState { enabled, disabled_by_operator } = before.set(enabled, self.by_operator)?;
             (new.enabled, new.disabled_by_operator) = (enabled, disabled_by_operator);
         }
         new.limits = self.limits.unwrap_or(new.limits);
@@ -81,12 +81,12 @@ impl AgentPatch {
 
 /// Whether an agent is enabled, and whether the operator disabled it.
 #[derive(Debug, Clone, Copy)]
-struct Enabling {
+struct EnabledState {
     enabled: bool,
     disabled_by_operator: bool,
 }
 
-impl Enabling {
+impl EnabledState {
     /// Sets it as the operator or an owner. Only the operator enables what the operator disabled.
     fn set(self, enabled: bool, by_operator: bool) -> Result<Self, Fault> {
         match (enabled, by_operator) {
@@ -148,12 +148,12 @@ impl Identity {
         let retired = free_slug(write, &new).await?;
         self.check_room(write, &tenant, retired.is_some()).await?;
         let uid = AgentId(self.sources.uid()?);
-        let kept = Kept::of(retired, &tenant, uid);
-        let Enabling { enabled, disabled_by_operator } = match new.enabled.or(new.by_operator.then_some(true))
-        {
-            Some(enabled) => kept.enabling.set(enabled, new.by_operator)?,
-            None => kept.enabling,
-        };
+        let initial = InitialSettings::of(retired, &tenant, uid);
+        let EnabledState { enabled, disabled_by_operator } =
+            match new.enabled.or(new.by_operator.then_some(true)) {
+                Some(enabled) => initial.state.set(enabled, new.by_operator)?,
+                None => initial.state,
+            };
         let agent = Agent {
             uid,
             slug: new.slug,
@@ -163,9 +163,9 @@ impl Identity {
             access: new.access,
             enabled,
             disabled_by_operator,
-            limits: new.limits.unwrap_or(kept.limits),
-            quota_holder: kept.quota_holder,
-            revision: write.create(Scope::from(uid), kept.last_revision).await?,
+            limits: new.limits.unwrap_or(initial.limits),
+            quota_holder: initial.quota_holder,
+            revision: write.create(Scope::from(uid), initial.last_revision).await?,
             created_at: self.sources.clock.now(),
         };
         write.insert_agent(&agent).await?;
@@ -251,20 +251,20 @@ impl Identity {
 }
 
 /// The initial settings of an agent.
-struct Kept {
+struct InitialSettings {
     last_revision: Revision,
-    enabling: Enabling,
+    state: EnabledState,
     limits: UseLimits,
     quota_holder: AgentId,
 }
 
-impl Kept {
+impl InitialSettings {
     /// Those that its slug retained of the last agent, or the defaults of the tenant.
     fn of(retired: Option<RetiredSlug>, tenant: &Tenant, uid: AgentId) -> Self {
         let disabled_by_operator = retired.as_ref().is_some_and(|retired| retired.disabled_by_operator);
         Self {
             last_revision: retired.as_ref().map_or(Revision(0), |retired| retired.last_revision),
-            enabling: Enabling { enabled: !disabled_by_operator, disabled_by_operator },
+            state: EnabledState { enabled: !disabled_by_operator, disabled_by_operator },
             limits: retired.as_ref().map_or(tenant.agent_limits, |retired| retired.limits),
             quota_holder: retired.and_then(|retired| retired.quota_holder).unwrap_or(uid),
         }

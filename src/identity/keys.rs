@@ -59,7 +59,7 @@ pub struct KeyChange {
 }
 
 /// A key as it is made.
-struct Terms {
+struct KeyTerms {
     tenant: TenantId,
     agent: Option<AgentId>,
     name: String,
@@ -164,12 +164,12 @@ impl Identity {
         })
     }
 
-    fn terms(&self, new: NewKey, bounds: &KeyBounds) -> Result<Terms, Fault> {
+    fn terms(&self, new: NewKey, bounds: &KeyBounds) -> Result<KeyTerms, Fault> {
         let default: &[_] = match new.agent {
             Some(_) => &[KeyScope::Mcp],
             None => &[KeyScope::Mcp, KeyScope::Registry, KeyScope::Audit],
         };
-        Ok(Terms {
+        Ok(KeyTerms {
             tenant: new.tenant,
             agent: new.agent,
             name: new.name,
@@ -186,7 +186,7 @@ impl Identity {
     async fn issue(
         &self,
         write: &mut Write,
-        terms: Terms,
+        terms: KeyTerms,
         revision: Revision,
         most: i64,
         replaced: Option<&ApiKey>,
@@ -360,7 +360,7 @@ impl Identity {
         let end = if grace.is_zero() { KeyEnd::Revoked(now) } else { KeyEnd::Expires(now + grace) };
         write.end_key(old.tenant, old.uid, revision, end).await?;
         write.change(Scope::from(old.tenant), ChangeKind::Key, old.uid.to_string());
-        let terms = Terms {
+        let terms = KeyTerms {
             tenant: old.tenant,
             agent: old.agent,
             name: old.name.clone(),

@@ -35,7 +35,7 @@ use crate::model::sources::Clock;
 use crate::model::variant::Variant;
 use crate::telemetry::trace::{self, traced};
 
-pub use kept::{FetchId, Outside, Wanted};
+pub use kept::{ContentRequest, FetchId, Outside};
 pub use polled::Polled;
 
 /// The maximum number of reads of a tenant that wait for fetches.
@@ -43,14 +43,14 @@ const MAX_WAITING: usize = 4_096;
 
 /// Why content from outside could not be obtained.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Missed {
+pub enum ContentError {
     /// The source has no such content.
     NotFound,
     /// Everything else.
     Fault(Fault),
 }
 
-impl From<FetchError> for Missed {
+impl From<FetchError> for ContentError {
     fn from(error: FetchError) -> Self {
         Self::Fault(match error {
             FetchError::NotFound => return Self::NotFound,
@@ -141,7 +141,7 @@ impl Fetcher {
     }
 
     /// Content from outside that is in memory and fresh. Waits for nothing; anything else is a matter of [`read`](Self::read).
-    pub fn fresh(&self, wanted: &Wanted) -> Option<Outside> {
+    pub fn fresh(&self, wanted: &ContentRequest) -> Option<Outside> {
         let inner = &self.inner;
         let connection = inner.connections.current_in_memory(wanted.connection)?;
         connection.source(wanted.tenant).ok()?;
@@ -154,15 +154,20 @@ impl Fetcher {
     /// Content from outside, after [`fresh`](Self::fresh) had none. `before_wait` is called before a source is waited for.
     ///
     /// # Errors
-    /// [`Missed`].
-    pub async fn read(&self, wanted: Wanted, before_wait: impl FnOnce() + Send) -> Result<Outside, Missed> {
+    /// [`ContentError`].
+    pub async fn read(
+        &self,
+        wanted: ContentRequest,
+        before_wait: impl FnOnce() + Send,
+    ) -> Result<Outside, ContentError> {
         let inner = &self.inner;
-        let known = inner.connections.get(wanted.payer, wanted.connection).await.map_err(Missed::Fault)?;
+        let known =
+            inner.connections.get(wanted.payer, wanted.connection).await.map_err(ContentError::Fault)?;
         // Also of what is in memory.
         let connection = known.ok_or(FetchError::NotAllowed)?;
         connection.source(wanted.tenant)?;
         let (ages, key) = (inner.ages(&wanted), Key::new(&connection, &wanted));
-        let Wanted { tenant, found, .. } = wanted;
+        let ContentRequest { tenant, found, .. } = wanted;
         // The use was counted.
         let known = inner.kept.peek(&key);
         match known.as_ref().and_then(|known| known.fresh(ages)) {
@@ -170,7 +175,7 @@ impl Fetcher {
                 inner.counters.read(ReadFrom::Fresh);
                 return Ok(fresh);
             }
-            Some(None) => return Err(Missed::NotFound),
+            Some(None) => return Err(ContentError::NotFound),
             None => {}
         }
         if let Some(stale) = known.as_ref().and_then(|known| known.stale(ages)) {
@@ -188,12 +193,12 @@ impl Fetcher {
             fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
         }
         let left = ages.ttl.saturating_sub(fetched.checked.elapsed());
-        fetched.content(left).ok_or(Missed::NotFound)
+        fetched.content(left).ok_or(ContentError::NotFound)
     }
 }
 
 impl Inner {
-    fn ages(&self, wanted: &Wanted) -> Ages {
+    fn ages(&self, wanted: &ContentRequest) -> Ages {
         Ages { ttl: wanted.ttl.unwrap_or(self.ttl), stale: wanted.stale }
     }
 
@@ -292,10 +297,10 @@ impl Inner {
         let Connection { limits, uid, revision, .. } = connection;
         let source = connection.source(key.tenant)?;
         let deadline = began + limits.timeout();
-        let passage = self.gates.pass((*uid, *revision), limits, key.tenant, deadline).await?;
+        let permit = self.gates.pass((*uid, *revision), limits, key.tenant, deadline).await?;
         let validator = known.and_then(|known| known.validator.as_ref());
         let wanted = (&*key.location, validator);
-        let (fetched, is_open) = passage.fetch(&**source, wanted, (limits, since), deadline).await;
+        let (fetched, is_open) = permit.fetch(&**source, wanted, (limits, since), deadline).await;
         match &fetched {
             Ok(_) | Err(FetchError::NotFound) => connection.health.succeeded(key.tenant),
             Err(error) => {

@@ -76,7 +76,7 @@ fn quota(limits: &ConnectionLimits, part: u32) -> Quota {
 
 /// The permission of one fetch, whose outcome is recorded.
 #[derive(Debug)]
-pub(super) struct Passage {
+pub(super) struct FetchPermit {
     gate: Arc<Gate>,
     _place: OwnedSemaphorePermit,
     _tenant: Count,
@@ -99,7 +99,7 @@ impl Gates {
         limits: &ConnectionLimits,
         tenant: TenantId,
         deadline: Instant,
-    ) -> Result<Passage, FetchError> {
+    ) -> Result<FetchPermit, FetchError> {
         let gate = self.of((connection, revision), limits, tenant);
         gate.rate.check().map_err(|_| FetchError::Busy)?;
         let counted = Counts::enter(&self.tenants, tenant, MAX_OF_TENANT).ok_or(FetchError::Busy)?;
@@ -111,7 +111,7 @@ impl Gates {
         if !gate.circuit.lock().admit(Instant::now()) {
             return Err(FetchError::Busy);
         }
-        Ok(Passage { gate, _place: place, _tenant: counted, _replica: replica })
+        Ok(FetchPermit { gate, _place: place, _tenant: counted, _replica: replica })
     }
 
     /// Admits a poll, which is then a fetch like any other, or a scan. Returns how fast bytes of a scan come.
@@ -149,7 +149,7 @@ impl Gates {
     }
 }
 
-impl Passage {
+impl FetchPermit {
     /// Fetches a location of the source until a deadline, at the rate at which bytes come for the tenant. Records how that
     /// ends; returns also whether the circuit is open now.
     pub(super) async fn fetch(

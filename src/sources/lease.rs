@@ -23,7 +23,7 @@ const DURATION: Duration = Duration::from_secs(6);
 /// How often leases are extended.
 const EXTEND_EVERY: Duration = Duration::from_secs(2);
 /// How often free leases are looked for, and changes of what is recorded for connections.
-const BEAT: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the database has to answer.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
@@ -89,7 +89,7 @@ impl Leases {
 
     /// Takes and extends leases until `stop`, then gives them back. Without claims it runs no statement.
     pub async fn run(&self, stop: CancellationToken) {
-        let mut ticks = interval(BEAT);
+        let mut ticks = interval(REFRESH_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut extended = None;
         loop {
@@ -98,7 +98,7 @@ impl Leases {
                 _ = ticks.tick() => {}
                 () = self.claimed.notified() => {}
             }
-            self.beat(&mut extended).await;
+            self.refresh(&mut extended).await;
         }
         if !self.held.borrow().is_empty() {
             self.held.send_replace(BTreeMap::new());
@@ -110,7 +110,7 @@ impl Leases {
     }
 
     /// `extended` is when the leases were extended last.
-    async fn beat(&self, extended: &mut Option<Instant>) {
+    async fn refresh(&self, extended: &mut Option<Instant>) {
         let claimed: BTreeSet<_> = self.claims.lock().iter().flatten().copied().collect();
         if claimed.is_empty() && self.held.borrow().is_empty() {
             return;

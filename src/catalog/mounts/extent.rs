@@ -8,14 +8,14 @@ const MAX_PATHS: usize = 64;
 
 /// A part of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum ScanExtent {
     /// Everything.
     All,
     /// What is at and below these paths.
     Paths(Vec<String>),
 }
 
-impl Extent {
+impl ScanExtent {
     /// Nothing yet.
     pub(super) fn nothing() -> Self {
         Self::Paths(Vec::new())
@@ -76,15 +76,15 @@ mod tests {
     use content_source::{ChangeHint, Path, Segment};
     use file_tree::PathFilter;
 
-    use super::{Extent, MAX_PATHS};
+    use super::{MAX_PATHS, ScanExtent};
 
     fn path(text: &str) -> Path {
         let segments = text.split('/').filter(|part| !part.is_empty());
         Path { segments: segments.map(|part| Segment::new(part).unwrap()).collect(), is_directory: false }
     }
 
-    fn extent(tree: &str, hints: &[&str]) -> Extent {
-        let mut extent = Extent::nothing();
+    fn extent(tree: &str, hints: &[&str]) -> ScanExtent {
+        let mut extent = ScanExtent::nothing();
         for hint in hints {
             extent.add(ChangeHint::Path(path(hint)), &path(tree));
         }
@@ -93,13 +93,16 @@ mod tests {
 
     #[test]
     fn hints_are_relative_to_the_tree() {
-        assert_eq!(extent("docs", &["docs/a/b.md", "other/c.md"]), Extent::Paths(vec!["a/b.md".to_owned()]));
-        assert_eq!(extent("docs", &["docs"]), Extent::All);
-        assert_eq!(extent("docs/a", &["docs"]), Extent::All);
+        assert_eq!(
+            extent("docs", &["docs/a/b.md", "other/c.md"]),
+            ScanExtent::Paths(vec!["a/b.md".to_owned()])
+        );
+        assert_eq!(extent("docs", &["docs"]), ScanExtent::All);
+        assert_eq!(extent("docs/a", &["docs"]), ScanExtent::All);
         let many: Vec<_> = (0..=MAX_PATHS).map(|number| number.to_string()).collect();
         let many: Vec<_> = many.iter().map(String::as_str).collect();
-        assert_eq!(extent("", &many), Extent::All);
-        assert_eq!(extent("", &["a", "a"]), Extent::Paths(vec!["a".to_owned()]));
+        assert_eq!(extent("", &many), ScanExtent::All);
+        assert_eq!(extent("", &["a", "a"]), ScanExtent::Paths(vec!["a".to_owned()]));
     }
 
     #[test]
@@ -110,6 +113,6 @@ mod tests {
         let others = ["b/", "a/c.md", "a/d/", "cc/", "c/d/e.txt", "a/b.mdx"];
         assert!(included.into_iter().all(|path| extent.includes(&filter, path)));
         assert!(!others.into_iter().any(|path| extent.includes(&filter, path)));
-        assert!(Extent::All.includes(&filter, "b/") && Extent::All.includes(&filter, "b/a.md"));
+        assert!(ScanExtent::All.includes(&filter, "b/") && ScanExtent::All.includes(&filter, "b/a.md"));
     }
 }

@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::extent::Extent;
+use super::extent::ScanExtent;
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::View;
 use crate::model::audience::Audience;
@@ -70,7 +70,7 @@ struct Listed {
 
 /// How a scan ended.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum ScanEnd {
     /// The files are recorded as they were found.
     Done(Arc<Connection>),
     /// The source failed.
@@ -82,9 +82,9 @@ pub(super) enum Ended {
 }
 
 /// What a scan found, by the encoded path.
-type Found = BTreeMap<String, MountEntry>;
+type FoundEntries = BTreeMap<String, MountEntry>;
 /// A file that differs from what is recorded.
-type Changed = Difference<String, MountEntry>;
+type ChangedEntry = Difference<String, MountEntry>;
 
 impl Scan {
     /// Scans a part of the mount. A scan on request asks the source for everything anew; others may use what was asked for
@@ -94,10 +94,10 @@ impl Scan {
     /// Those of the database.
     pub(super) async fn run(
         &self,
-        extent: &Extent,
+        extent: &ScanExtent,
         on_request: bool,
         last: &mut Last,
-    ) -> Result<Ended, Fault> {
+    ) -> Result<ScanEnd, Fault> {
         let Self { catalog, mount, .. } = self;
         let AgentRef { tenant, uid } = mount.agent;
         let admitted = catalog.fetcher.admit_scan(tenant, mount.connection).await?;
@@ -105,16 +105,16 @@ impl Scan {
             Some(revision) => Some((revision, true)),
             None => catalog.store.scanned(mount).await?,
         };
-        let Some((scanned_at, was_listed)) = scanned else { return Ok(Ended::Gone) };
+        let Some((scanned_at, was_listed)) = scanned else { return Ok(ScanEnd::Gone) };
         let snapshot = catalog.snapshot_of(Payer::Tenant(tenant), tenant, uid).await?;
         // With everything that was written before.
         if snapshot.revision < scanned_at {
             return Err(Fault::StorageUnavailable);
         }
         let view = View::unfiltered(snapshot);
-        let Some(known) = view.get::<Mount>(mount.name.as_str()).cloned() else { return Ok(Ended::Gone) };
+        let Some(known) = view.get::<Mount>(mount.name.as_str()).cloned() else { return Ok(ScanEnd::Gone) };
         if known.tree_id != mount.tree {
-            return Ok(Ended::Gone);
+            return Ok(ScanEnd::Gone);
         }
         let scanned = match admitted {
             Ok((connection, pace)) => {
@@ -129,11 +129,11 @@ impl Scan {
             Err(error) => {
                 let now = catalog.sources.clock.now();
                 catalog.store.record_failed_scan(mount, error.as_str(), now).await?;
-                return Ok(Ended::Failed);
+                return Ok(ScanEnd::Failed);
             }
         };
         let count = view.listed(&known);
-        let is_all = *extent == Extent::All;
+        let is_all = *extent == ScanExtent::All;
         let (of, part) = (Arc::clone(&known), extent.clone());
         let changed = tokio::task::spawn_blocking(move || changed(&view, &of, &part, found)).await;
         let mut changed = changed.map_err(|error| Fault::Internal(error.to_string()))?;
@@ -142,11 +142,11 @@ impl Scan {
         let vanished = changed.iter().filter(|change| matches!(change, Difference::Vanished(_))).count();
         let after = (count + appeared).saturating_sub(vanished);
         if !is_all && after > catalog.limits.mount_entries {
-            return Ok(Ended::Incomplete);
+            return Ok(ScanEnd::Incomplete);
         }
         let known_at = Listed { revision: scanned_at, count, is_whole: was_listed };
         let Some(scanned_at) = self.write(&known, known_at, changed, last).await? else {
-            return Ok(Ended::Gone);
+            return Ok(ScanEnd::Gone);
         };
         last.revision = Some(scanned_at);
         if is_all || after != count {
@@ -155,7 +155,7 @@ impl Scan {
             let why = (!is_listed).then(|| FetchError::TooLarge.as_str());
             self.record(state, after, why).await?;
         }
-        Ok(Ended::Done(connection))
+        Ok(ScanEnd::Done(connection))
     }
 
     /// The files that the source lists, at most as many as a mount may list: the first in the order of their URIs. And
@@ -164,9 +164,9 @@ impl Scan {
         &self,
         mount: &Mount,
         (connection, pace): (&Connection, Option<&Arc<Pace>>),
-        extent: &Extent,
+        extent: &ScanExtent,
         on_request: bool,
-    ) -> Result<(Found, bool), FetchError> {
+    ) -> Result<(FoundEntries, bool), FetchError> {
         let most = self.catalog.limits.mount_entries;
         let now = self.catalog.sources.clock.now();
         let source = connection.source(self.mount.agent.tenant)?;
@@ -176,7 +176,7 @@ impl Scan {
         let round = || self.catalog.fetcher.round(connection.uid, connection.limits.poll());
         let since = is_shared.then(|| round().began.into_std());
         let mut batches = source.scan(&mount.tree, &include, since, pace);
-        let (mut found, mut seen, mut is_complete) = (Found::new(), 0_usize, true);
+        let (mut found, mut seen, mut is_complete) = (FoundEntries::new(), 0_usize, true);
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             seen = seen.saturating_add(batch.len());
@@ -206,7 +206,7 @@ impl Scan {
     }
 
     /// Whether a file changed whose content is watched: what counts is whether that differs.
-    fn is_watched(&self, mount: &Mount, change: &Changed) -> bool {
+    fn is_watched(&self, mount: &Mount, change: &ChangedEntry) -> bool {
         let Difference::Changed(suffix, _) = change else { return false };
         let uri = ResourceUri::parse(&format!("{}{suffix}", mount.uri));
         uri.is_ok_and(|uri| {
@@ -221,7 +221,7 @@ impl Scan {
         &self,
         mount: &Mount,
         mut listed: Listed,
-        changed: Vec<Changed>,
+        changed: Vec<ChangedEntry>,
         last_write: &mut Last,
     ) -> Result<Option<Revision>, Fault> {
         let batches: Vec<_> = changed.chunks(MAX_CHANGED).map(<[_]>::to_vec).collect();
@@ -250,7 +250,7 @@ impl Scan {
         &self,
         uri: &str,
         listed: Listed,
-        batch: &[Changed],
+        batch: &[ChangedEntry],
         is_last: bool,
     ) -> Result<Option<Revision>, Fault> {
         let Self { catalog, mount, lease } = self;
@@ -317,10 +317,10 @@ impl Scan {
 }
 
 /// The differences of what a scan of a part found from what is listed of it.
-fn changed(view: &View, mount: &Mount, extent: &Extent, found: Found) -> Vec<Changed> {
+fn changed(view: &View, mount: &Mount, extent: &ScanExtent, found: FoundEntries) -> Vec<ChangedEntry> {
     let in_extent = |suffix: &str| match extent {
-        Extent::All => true,
-        Extent::Paths(_) => file_tree::decode(suffix).is_some_and(|path| extent.contains(&path)),
+        ScanExtent::All => true,
+        ScanExtent::Paths(_) => file_tree::decode(suffix).is_some_and(|path| extent.contains(&path)),
     };
     let listed = view.entries(mount).filter(|(suffix, _)| in_extent(suffix));
     let listed = listed.map(|(suffix, entry)| (suffix.to_string(), entry.validator));

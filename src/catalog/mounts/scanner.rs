@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::extent::Extent;
-use super::scan::{Ended, Last, Scan};
+use super::extent::ScanExtent;
+use super::scan::{Last, Scan, ScanEnd};
 use crate::cache::FairSemaphore;
 use crate::catalog::Catalog;
 use crate::catalog::snapshot::view::View;
@@ -162,7 +162,7 @@ struct Followed {
 impl Followed {
     /// Scans until the mount or the lease is gone.
     async fn run(mut self) {
-        let (mut extent, mut last) = (Extent::All, Last::default());
+        let (mut extent, mut last) = (ScanExtent::All, Last::default());
         let (mut full, mut failures) = (Instant::now(), 0_u32);
         loop {
             // Before the scan: what changes from then on is notified.
@@ -172,7 +172,7 @@ impl Followed {
                     extent.add(hint, &tree);
                 }
             }
-            let is_all = extent == Extent::All;
+            let is_all = extent == ScanExtent::All;
             let Some(permit) = self.scans.acquire(self.scan.mount.agent.tenant, WAITS_FOR_SCAN).await else {
                 continue;
             };
@@ -181,21 +181,21 @@ impl Followed {
             let ended = self.scan.run(&extent, on_request, &mut last).await;
             self.rests_until = Instant::now() + began.elapsed();
             drop(permit);
-            let mut next = Extent::nothing();
+            let mut next = ScanExtent::nothing();
             match ended {
-                Ok(Ended::Done(connection)) => {
+                Ok(ScanEnd::Done(connection)) => {
                     if is_all {
                         full = self.next(&connection);
                     }
                     (self.seen, failures) = (Some(connection), 0);
                 }
-                Ok(Ended::Incomplete) => next = Extent::All,
-                Ok(Ended::Failed) => {
+                Ok(ScanEnd::Incomplete) => next = ScanExtent::All,
+                Ok(ScanEnd::Failed) => {
                     full = Instant::now() + SOURCE_RETRY.delay(failures);
                     (self.seen, failures) = (None, failures.saturating_add(1));
                 }
                 // Whether it is, is looked up: another write may have been faster.
-                Ok(Ended::Gone) => full = Instant::now() + RETRY,
+                Ok(ScanEnd::Gone) => full = Instant::now() + RETRY,
                 Err(fault) => {
                     tracing::debug!(%fault, "mount not scanned");
                     full = Instant::now() + RETRY;
@@ -240,7 +240,7 @@ impl Followed {
     }
 
     /// Waits for notifications, requests, another state of the connection, or the next scan of everything.
-    async fn wait(&mut self, full: Instant, tree: &Path) -> Extent {
+    async fn wait(&mut self, full: Instant, tree: &Path) -> ScanExtent {
         let mut ticks = interval(RETRY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -251,15 +251,15 @@ impl Followed {
                 }
             };
             tokio::select! {
-                () = sleep_until(full) => return Extent::All,
+                () = sleep_until(full) => return ScanExtent::All,
                 hint = hint => {
                     // Notifications that ended are opened again, which begins with everything.
                     let Some(hint) = hint else {
                         self.hints = None;
                         sleep(RETRY).await;
-                        return Extent::All;
+                        return ScanExtent::All;
                     };
-                    let mut extent = Extent::nothing();
+                    let mut extent = ScanExtent::nothing();
                     extent.add(hint, tree);
                     if !extent.is_empty() {
                         return extent;
@@ -271,11 +271,11 @@ impl Followed {
                         self.is_requested = true;
                         sleep_until(self.rests_until).await;
                     }
-                    return Extent::All;
+                    return ScanExtent::All;
                 }
                 _ = ticks.tick() => if self.is_changed() {
                     self.hints = None;
-                    return Extent::All;
+                    return ScanExtent::All;
                 },
             }
         }

@@ -28,12 +28,12 @@ pub(super) struct AgentIndex {
 pub(super) struct Indexed {
     pub(super) index: SearchIndex,
     pub(super) snapshot: Arc<AgentSnapshot>,
-    pub(super) extent: Extent,
+    pub(super) extent: IndexExtent,
 }
 
 /// What is indexed: the less, the less memory there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum IndexExtent {
     /// Definitions, the texts of their contents, and the names and URIs of the files of mounts.
     Full,
     /// Definitions and the texts of their contents.
@@ -71,7 +71,7 @@ impl AgentIndex {
     }
 
     /// The snapshot that it was made from, and what of it is indexed.
-    pub(super) fn made_from(&self) -> Option<(Arc<AgentSnapshot>, Extent)> {
+    pub(super) fn made_from(&self) -> Option<(Arc<AgentSnapshot>, IndexExtent)> {
         self.state.read().as_ref().map(|state| (Arc::clone(&state.snapshot), state.extent))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
-use super::agent_index::{AgentIndex, Extent, Indexed};
+use super::agent_index::{AgentIndex, IndexExtent, Indexed};
 use super::document::{Document, SearchIndex, Searched, SearchedSubject, insert_file};
 use crate::cache::{FairSemaphore, Loader};
 use crate::catalog::snapshot::view::View;
@@ -115,7 +115,7 @@ impl Builder {
             let snapshot = Arc::clone(&self.snapshot);
             let compare = move || {
                 let missing = Missing::since(Some(Arc::clone(&old)), Arc::clone(&snapshot));
-                if extent == Extent::Full { missing.with_files(old, snapshot) } else { missing }
+                if extent == IndexExtent::Full { missing.with_files(old, snapshot) } else { missing }
             };
             let missing = blocking(compare).await?;
             let most = self.most(extent);
@@ -125,7 +125,7 @@ impl Builder {
         }
         self.index.set(None);
         let _permit = self.builds.acquire(self.payer, WAIT).await.ok_or(Fault::BUSY)?;
-        for extent in [Extent::Full, Extent::WithoutFiles, Extent::Definitions] {
+        for extent in [IndexExtent::Full, IndexExtent::WithoutFiles, IndexExtent::Definitions] {
             if self.build(extent).await? {
                 return Ok(());
             }
@@ -135,8 +135,8 @@ impl Builder {
     }
 
     /// How many bytes of a definition's contents are indexed.
-    fn most(&self, extent: Extent) -> usize {
-        if extent == Extent::Definitions { 0 } else { self.document_bytes }
+    fn most(&self, extent: IndexExtent) -> usize {
+        if extent == IndexExtent::Definitions { 0 } else { self.document_bytes }
     }
 
     /// Returns whether there is memory for the index.
@@ -159,7 +159,7 @@ impl Builder {
     }
 
     /// Returns whether there is memory for the index.
-    async fn build(&self, extent: Extent) -> Result<bool, Fault> {
+    async fn build(&self, extent: IndexExtent) -> Result<bool, Fault> {
         let (snapshot, most) = (Arc::clone(&self.snapshot), self.most(extent));
         let Missing { mut documents, .. } = blocking(move || Missing::since(None, snapshot)).await?;
         let mut index = SearchIndex::new();
@@ -178,7 +178,7 @@ impl Builder {
                 return Ok(false);
             }
         }
-        if extent == Extent::Full {
+        if extent == IndexExtent::Full {
             match self.with_files(index).await? {
                 Some(with_files) => index = with_files,
                 None => return Ok(false),

@@ -14,7 +14,7 @@ use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 use crate::model::ids::AgentRef;
 use crate::model::scope::Revision;
-use crate::sources::{Missed, Polled};
+use crate::sources::{ContentError, Polled};
 use crate::store::leases::ConnectionLease;
 use crate::store::watched::FoundDigest;
 use crate::store::watching::WatchedSubject;
@@ -78,9 +78,9 @@ impl Catalog {
             Location::Path { path, .. } => Some(path.clone()),
             Location::Statement { .. } => None,
         };
-        let polled = self.fetcher.poll(wanted).await.map_err(|missed| match missed {
-            Missed::NotFound => Fault::ResourceNotFound(variant.uri.clone()),
-            Missed::Fault(fault) => fault,
+        let polled = self.fetcher.poll(wanted).await.map_err(|error| match error {
+            ContentError::NotFound => Fault::ResourceNotFound(variant.uri.clone()),
+            ContentError::Fault(fault) => fault,
         })?;
         let Polled { source, every, .. } = polled;
         let is_of_mount = matches!(answering, Answering::Mounted(..));

@@ -18,7 +18,7 @@ const MISSING_FOR: Duration = Duration::from_secs(1);
 
 /// What is read.
 #[derive(Debug)]
-pub struct Wanted {
+pub struct ContentRequest {
     /// Who pays for looking up the connection.
     pub payer: Payer,
     /// The tenant that owns the definition.
@@ -119,7 +119,7 @@ impl Kept {
 }
 
 impl Key {
-    pub(super) fn new(connection: &Connection, wanted: &Wanted) -> Self {
+    pub(super) fn new(connection: &Connection, wanted: &ContentRequest) -> Self {
         Self {
             connection: connection.uid,
             connected: connection.revision,

@@ -7,7 +7,7 @@ use content_source::{ChangeHint, Content, FetchError, Kind, Path, Tree, Validato
 use futures_util::stream::BoxStream;
 use tokio::time::Instant;
 
-use super::{Fetcher, Inner, Kept, Key, Missed, Wanted};
+use super::{ContentError, ContentRequest, Fetcher, Inner, Kept, Key};
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::ConnectionId;
@@ -44,10 +44,11 @@ impl Fetcher {
     /// Content from outside as it is now, within half of the connection's rate. What it is fetched for is in memory after it.
     ///
     /// # Errors
-    /// [`Missed::Fault`].
-    pub async fn poll(&self, wanted: Wanted) -> Result<Polled, Missed> {
+    /// [`ContentError::Fault`].
+    pub async fn poll(&self, wanted: ContentRequest) -> Result<Polled, ContentError> {
         let inner = &self.inner;
-        let found = inner.connections.get(wanted.payer, wanted.connection).await.map_err(Missed::Fault)?;
+        let found =
+            inner.connections.get(wanted.payer, wanted.connection).await.map_err(ContentError::Fault)?;
         let connection = found.ok_or(FetchError::NotAllowed)?;
         connection.source(wanted.tenant)?;
         let key = Key::new(&connection, &wanted);

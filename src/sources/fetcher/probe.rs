@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
-use super::{Fetcher, Inner, Missed};
+use super::{ContentError, Fetcher, Inner};
 use crate::model::caller::Payer;
 use crate::model::ids::{ConnectionId, TenantId};
 use crate::sources::Connection;
@@ -31,22 +31,23 @@ impl Fetcher {
     /// tell, because it is unreachable, disabled, or at its limits, refuses nothing.
     ///
     /// # Errors
-    /// [`Missed`].
+    /// [`ContentError`].
     pub async fn check(
         &self,
         tenant: TenantId,
         uid: ConnectionId,
         location: &Location,
-    ) -> Result<(), Missed> {
-        let found = self.inner.connections.get(Payer::Tenant(tenant), uid).await.map_err(Missed::Fault)?;
+    ) -> Result<(), ContentError> {
+        let found =
+            self.inner.connections.get(Payer::Tenant(tenant), uid).await.map_err(ContentError::Fault)?;
         let Some(connection) = found else { return Ok(()) };
         let Connection { limits, revision, .. } = &*connection;
         let Ok(source) = connection.source(tenant) else { return Ok(()) };
         let deadline = Instant::now() + limits.timeout();
-        let passage = self.inner.gates.pass((uid, *revision), limits, tenant, deadline).await;
-        let Ok(passage) = passage else { return Ok(()) };
+        let permit = self.inner.gates.pass((uid, *revision), limits, tenant, deadline).await;
+        let Ok(permit) = permit else { return Ok(()) };
         let checked = timeout_at(deadline, source.check(location)).await.unwrap_or(Err(FetchError::Timeout));
-        passage.record(&checked);
+        permit.record(&checked);
         match checked {
             Ok(()) | Err(FetchError::Unreachable | FetchError::Timeout | FetchError::Busy) => Ok(()),
             Err(error) => Err(error.into()),
@@ -59,8 +60,8 @@ impl Inner {
         let Connection { limits, uid, revision, .. } = connection;
         let source = connection.enabled_source()?;
         let deadline = Instant::now() + limits.timeout();
-        let passage = self.gates.pass((*uid, *revision), limits, OPERATOR, deadline).await?;
-        let (fetched, _) = passage.fetch(&**source, (location, None), (limits, None), deadline).await;
+        let permit = self.gates.pass((*uid, *revision), limits, OPERATOR, deadline).await?;
+        let (fetched, _) = permit.fetch(&**source, (location, None), (limits, None), deadline).await;
         match fetched? {
             Fetched::Contents { contents, .. } => {
                 Ok(contents.iter().map(|content| content.bytes.len() as u64).sum())
