@@ -1,6 +1,5 @@
 //! Answers the calls that both eras share: from the cache of encoded results, or from the catalog by way of an encoder.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use super::modern::form::InputRequests;
 use super::modern::prompt::PromptRequest;
 use super::refusal::Refusal;
 use super::result::ResultMembers;
-use super::results::{DialectKey, PageSubject, ResultForm, ResultKey, ResultSubject, Results};
+use super::results::{DialectKey, ResultForm, ResultKey, ResultSubject, Results};
 use super::tools::fetched::Fetched;
 use super::tools::{self, blocks};
 use super::version::{ContentTypes, ProtocolVersion, ToolMembers};
@@ -26,10 +25,8 @@ use crate::catalog::snapshot::view::View;
 use crate::http::cursor::CursorSeal;
 use crate::identity::grant::Caller;
 use crate::model::agent::Access;
-use crate::model::call::List;
 use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::ResourceUri;
-use crate::model::label::{CallerLabels, Label};
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::scope::Revision;
 
@@ -106,12 +103,7 @@ impl CallHandler {
         let context = CallContext { caller, view, dialect, source_use };
         let answered = match call {
             Call::ReadResource { uri } => self.read(&context, uri, ResultForm::Method).await,
-            Call::List { list, cursor } => {
-                let purpose = purpose(name_of(*list), &caller.labels());
-                let open = |cursor: &str| self.seal.open(&purpose, caller.agent.0, cursor);
-                let after = cursor.as_deref().map(open).transpose();
-                after.and_then(|after| self.list(&context, *list, after.as_deref(), &purpose))
-            }
+            Call::List { list, cursor } => self.list(&context, *list, cursor.as_deref()),
             Call::GetPrompt { name, arguments } => {
                 self.get_prompt(&context, name, arguments, ResultForm::Method).await
             }
@@ -162,28 +154,6 @@ impl CallHandler {
         } else {
             self.get_prompt(context, name, arguments, ResultForm::Method).await
         }
-    }
-
-    fn list(
-        &self,
-        context: &CallContext<'_>,
-        list: List,
-        after: Option<&str>,
-        purpose: &str,
-    ) -> Result<Bytes, Fault> {
-        let changed = &context.view.snapshot().changed;
-        let revision = match list {
-            List::Resources => changed.lists.resources,
-            List::Templates => changed.lists.templates,
-            List::Prompts => changed.lists.prompts,
-        };
-        let subject = ResultSubject::Page(list, Box::new(context.page_subject(after)));
-        let key = context.key(subject, revision, ResultForm::Method);
-        self.results.page(key, (&context.caller.labels(), context.caller.tenant), || {
-            let page = self.catalog.list(&context.view, list, after);
-            let next = page.last().map(|last| self.seal.seal(purpose, context.caller.agent.0, &last));
-            Ok((context.encode(ResultMembers::page(&page, next.as_deref()))?, next.is_some()))
-        })
     }
 
     pub(super) async fn get_prompt(
@@ -255,11 +225,6 @@ impl CallContext<'_> {
         ResultKey { agent, dialect, subject, form, timeline, revision: None, cursor: None }
     }
 
-    /// A page after a position, as the caller sees it.
-    pub(super) fn page_subject(&self, after: Option<&str>) -> PageSubject {
-        PageSubject { after: after.map(str::to_owned), labels: self.view.labels() }
-    }
-
     /// The form of a tool's result, from an offset in the text on.
     pub(super) fn tool_form(&self, offset: usize) -> ResultForm {
         ResultForm::Tool { members: self.dialect.tool_members(), offset }
@@ -291,27 +256,6 @@ fn resource_of(call: &Call<'_>) -> Option<ResourceUri> {
         | Call::Complete(_)
         | Call::Skills(_)
         | Call::ListTools { .. } => None,
-    }
-}
-
-/// The name that the cursors of a list are sealed under.
-fn name_of(list: List) -> &'static str {
-    match list {
-        List::Resources => "mcp resources",
-        List::Templates => "mcp templates",
-        List::Prompts => "mcp prompts",
-    }
-}
-
-/// The purpose that the cursors of a list are sealed for: the list, for callers with these labels.
-pub(super) fn purpose<'n>(list: &'n str, labels: &CallerLabels) -> Cow<'n, str> {
-    match labels {
-        CallerLabels::These(none) if none.is_empty() => Cow::Borrowed(list),
-        CallerLabels::These(labels) => {
-            let labels: Vec<_> = labels.iter().map(Label::as_str).collect();
-            Cow::Owned(format!("{list} labelled {}", labels.join(" ")))
-        }
-        CallerLabels::Everything => Cow::Owned(format!("{list} with everything")),
     }
 }
 

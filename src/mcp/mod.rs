@@ -21,6 +21,7 @@ pub mod legacy;
 pub mod modern;
 mod notification;
 mod open_stream;
+mod pages;
 mod reads;
 mod refusal;
 pub mod reply;

@@ -4,15 +4,15 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::call::SkillsCall;
-use super::call_handler::{CallContext, CallHandler, Dialect, envelope, purpose};
+use super::call_handler::{CallContext, CallHandler, Dialect, envelope};
 use super::definition::Definitions;
 use super::modern::encode::Caching;
+use super::pages::PagedList;
 use super::result::{ResultMembers, append};
 use super::results::{ResultForm, ResultSubject, SkillsSubject};
 use super::skill_entry::SkillEntry;
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
-use crate::model::scope::Revision;
 
 impl CallHandler {
     /// The encoded result of a call about skills, without the id of the request.
@@ -26,26 +26,36 @@ impl CallHandler {
             SkillsCall::Get { uri } => {
                 let skill = context.view.skill(uri.as_str());
                 let skill = skill.ok_or_else(|| Fault::UnknownUri { what: "skill", uri: uri.clone() })?;
-                self.kept(context, SkillsSubject::Entry(uri.clone()), skill.revision, |encode| {
-                    Ok((encode(ResultMembers::Skill { skill: SkillEntry::of(skill) })?, false))
-                })
+                let subject = about_skills(context, SkillsSubject::Entry(uri.clone()));
+                let key = context.key(subject, skill.revision, ResultForm::Method);
+                if let Some(kept) = self.results.get(&key) {
+                    return Ok(kept);
+                }
+                let members = ResultMembers::Skill { skill: SkillEntry::of(skill) };
+                let result = self.encode_skills(context, members)?;
+                self.results.keep(key, &result, context.caller.tenant);
+                Ok(result)
             }
             SkillsCall::ReadDirectory { uri, cursor } => self.read_directory(context, uri, cursor.as_deref()),
         }
     }
 
     fn list_skills(&self, context: &CallContext<'_>, cursor: Option<&str>) -> Result<Bytes, Fault> {
-        let agent = context.caller.agent.0;
-        let purpose = purpose("mcp skills", &context.caller.labels());
-        let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
-        let subject = SkillsSubject::Page(context.page_subject(after.as_deref()));
-        let revision = context.view.snapshot().changed.lists.skills;
-        self.kept(context, subject, revision, |encode| {
-            let page = self.catalog.skills(&context.view, after.as_deref());
-            let next = page.last().map(|last| self.seal.seal(&purpose, agent, last.root.as_str()));
-            let skills = page.items.iter().map(|skill| SkillEntry::of(skill)).collect();
-            Ok((encode(ResultMembers::Skills { skills, next_cursor: next.as_deref() })?, next.is_some()))
-        })
+        self.cached_page(
+            context,
+            list_of_skills(context, "mcp skills"),
+            cursor,
+            |page| about_skills(context, SkillsSubject::Page(page)),
+            |after| {
+                let page = self.catalog.skills(&context.view, after);
+                let last = page.last().map(|last| last.root.as_str().to_owned());
+                Ok((page, last))
+            },
+            |page, next_cursor| {
+                let skills = page.items.iter().map(|skill| SkillEntry::of(skill)).collect();
+                self.encode_skills(context, ResultMembers::Skills { skills, next_cursor })
+            },
+        )
     }
 
     fn read_directory(
@@ -54,36 +64,21 @@ impl CallHandler {
         uri: &ResourceUri,
         cursor: Option<&str>,
     ) -> Result<Bytes, Fault> {
-        let agent = context.caller.agent.0;
-        let name = format!("mcp directory {uri}");
-        let purpose = purpose(&name, &context.caller.labels());
-        let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
-        let subject = SkillsSubject::Directory(uri.clone(), context.page_subject(after.as_deref()));
-        let revision = context.view.snapshot().changed.lists.skills;
-        self.kept(context, subject, revision, |encode| {
-            let page = self.catalog.directory(&context.view, uri, after.as_deref())?;
-            let next = page.last().map(|last| self.seal.seal(&purpose, agent, &last.uri().to_string()));
-            let resources = Definitions(&page.items);
-            Ok((
-                encode(ResultMembers::Resources { resources, next_cursor: next.as_deref() })?,
-                next.is_some(),
-            ))
-        })
-    }
-
-    /// The result that is cached under a subject, or that `make` passes to the encoder; it says whether that has a cursor.
-    fn kept(
-        &self,
-        context: &CallContext<'_>,
-        subject: SkillsSubject,
-        revision: Revision,
-        make: impl FnOnce(&dyn Fn(ResultMembers<'_>) -> Result<Bytes, Fault>) -> Result<(Bytes, bool), Fault>,
-    ) -> Result<Bytes, Fault> {
-        let subject = ResultSubject::Skills(Box::new(subject), context.caller.is_answered_as_anybody());
-        let key = context.key(subject, revision, ResultForm::Method);
-        self.results.page(key, (&context.caller.labels(), context.caller.tenant), || {
-            make(&|members| self.encode_skills(context, members))
-        })
+        self.cached_page(
+            context,
+            list_of_skills(context, &format!("mcp directory {uri}")),
+            cursor,
+            |page| about_skills(context, SkillsSubject::Directory(uri.clone(), page)),
+            |after| {
+                let page = self.catalog.directory(&context.view, uri, after)?;
+                let last = page.last().map(|last| last.uri().to_string());
+                Ok((page, last))
+            },
+            |page, next_cursor| {
+                let resources = Definitions(&page.items);
+                self.encode_skills(context, ResultMembers::Resources { resources, next_cursor })
+            },
+        )
     }
 
     /// Encodes a result, which has cache hints in every revision.
@@ -96,6 +91,17 @@ impl CallHandler {
         append(&mut out, &Hinted { members, caching })?;
         Ok(out.into())
     }
+}
+
+/// The subject of a result about skills.
+fn about_skills(context: &CallContext<'_>, subject: SkillsSubject) -> ResultSubject {
+    ResultSubject::Skills(Box::new(subject), context.caller.is_answered_as_anybody())
+}
+
+/// A list that changes with the skills of the agent.
+fn list_of_skills<'a>(context: &CallContext<'_>, name: &'a str) -> PagedList<'a> {
+    let revision = context.view.snapshot().changed.lists.skills;
+    PagedList { name, revision, form: ResultForm::Method }
 }
 
 /// A legacy result with cache hints.

@@ -11,7 +11,8 @@ use super::blocks::Block;
 use super::object::ObjectPage;
 use super::{Tool, is_shown};
 use crate::mcp::call::strings;
-use crate::mcp::call_handler::{CallContext, CallHandler, purpose};
+use crate::mcp::call_handler::{CallContext, CallHandler};
+use crate::mcp::pages::PagedList;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::result::ResultMembers;
 use crate::mcp::results::ResultSubject;
@@ -105,25 +106,26 @@ impl CallHandler {
                 ("mcp list_resources", changed.resources.max(changed.templates))
             }
         };
-        let (agent, labels) = (context.caller.agent.0, context.caller.labels());
-        let purpose = purpose(name, &labels);
-        let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
-        let subject = ResultSubject::Page(list, Box::new(context.page_subject(after.as_deref())));
-        let key = context.key(subject, revision, context.tool_form(0));
-        self.results.page(key, (&labels, context.caller.tenant), || {
-            let mut page = ObjectPage::new(self.catalog.page_size(), self.tool_result_bytes);
-            let after = after.as_deref().map(|after| after.split_at(1));
-            match list {
-                List::Prompts => self.add(&mut page, context, List::Prompts, after)?,
-                List::Resources | List::Templates => {
-                    self.add(&mut page, context, List::Resources, after)?;
-                    self.add(&mut page, context, List::Templates, after)?;
+        self.cached_page(
+            context,
+            PagedList { name, revision, form: context.tool_form(0) },
+            cursor,
+            |page| ResultSubject::Page(list, Box::new(page)),
+            |after| {
+                let mut page = ObjectPage::new(self.catalog.page_size(), self.tool_result_bytes);
+                let after = after.map(|after| after.split_at(1));
+                match list {
+                    List::Prompts => self.add(&mut page, context, List::Prompts, after)?,
+                    List::Resources | List::Templates => {
+                        self.add(&mut page, context, List::Resources, after)?;
+                        self.add(&mut page, context, List::Templates, after)?;
+                    }
                 }
-            }
-            let next = page.next().map(|last| self.seal.seal(&purpose, agent, last));
-            let object = page.into_json(next.as_deref())?;
-            Ok((context.encode_object(&object)?, next.is_some()))
-        })
+                let end = page.next().map(str::to_owned);
+                Ok((page, end))
+            },
+            |page, next| context.encode_object(&page.into_json(next)?),
+        )
     }
 
     /// Adds the definitions of a list after a position, which has the tag of its list in front, as far as they fit.

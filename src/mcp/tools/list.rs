@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::{ListedTool, Tool};
 use crate::catalog::snapshot::view::View;
-use crate::mcp::call_handler::{CallContext, CallHandler, purpose};
+use crate::mcp::call_handler::{CallContext, CallHandler};
+use crate::mcp::pages::PagedList;
 use crate::mcp::result::ResultMembers;
 use crate::mcp::results::ResultSubject;
 use crate::model::call::{List, ListPage};
@@ -45,23 +46,25 @@ impl CallHandler {
         context: &CallContext<'_>,
         cursor: Option<&str>,
     ) -> Result<Bytes, Fault> {
-        let labels = context.caller.labels();
-        let purpose = purpose("mcp tools", &labels);
-        let agent = context.caller.agent.0;
-        let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
         let changed = &context.view.snapshot().changed;
-        let subject = ResultSubject::Tools(Box::new(context.page_subject(after.as_deref())));
         let revision = changed.description.max(changed.lists.prompts);
-        let key = context.key(subject, revision, context.tool_form(0));
-        self.results.page(key, (&labels, context.caller.tenant), || {
-            let (tools, more) = self.page_of_tools(&context.view, &Position::read(after.as_deref()));
-            let next = tools.last().filter(|_| more).map(Position::of);
-            let next = next.map(|last| self.seal.seal(&purpose, agent, &last));
-            let members = context.dialect.tool_members();
-            let listed = tools.iter().map(|tool| ListedTool::of(tool, members)).collect::<Result<_, _>>()?;
-            let members = ResultMembers::Tools { tools: listed, next_cursor: next.as_deref() };
-            Ok((context.encode(members)?, next.is_some()))
-        })
+        self.cached_page(
+            context,
+            PagedList { name: "mcp tools", revision, form: context.tool_form(0) },
+            cursor,
+            |page| ResultSubject::Tools(Box::new(page)),
+            |after| {
+                let (tools, more) = self.page_of_tools(&context.view, &Position::read(after));
+                let last = tools.last().filter(|_| more).map(Position::of);
+                Ok((tools, last))
+            },
+            |tools, next_cursor| {
+                let members = context.dialect.tool_members();
+                let listed = tools.iter().map(|tool| ListedTool::of(tool, members));
+                let tools = listed.collect::<Result<_, _>>()?;
+                context.encode(ResultMembers::Tools { tools, next_cursor })
+            },
+        )
     }
 
     /// A page of tools, and whether there are more.
