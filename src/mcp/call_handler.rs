@@ -91,6 +91,11 @@ impl CallHandler {
         Self { catalog, seal, results: Results::new(budget), tool_result_bytes, ttl }
     }
 
+    /// The dialect of 2026-07-28.
+    pub(super) fn modern(&self) -> Dialect {
+        Dialect::Modern { ttl: self.ttl }
+    }
+
     /// The encoded result of a call, without the id of the request.
     pub(super) async fn handle(
         &self,
@@ -127,19 +132,30 @@ impl CallHandler {
         &self,
         caller: &Caller,
         request: &PromptRequest<'_>,
-        ttl: Duration,
         source_use: &dyn SourceUse,
     ) -> Result<(Bytes, Outcome), Refusal> {
         let view = self.catalog.view(caller).await?;
-        let context = CallContext { caller, view, dialect: Dialect::Modern { ttl }, source_use };
+        let context = CallContext { caller, view, dialect: self.modern(), source_use };
         let answered = match self.get_requested_prompt(&context, request).await {
             Err(Fault::MissingArguments(_)) if request.shows_forms() => {
-                let asked = context.ask_for_arguments(request, ttl);
+                let asked = self.ask_for_arguments(&context, request);
                 asked.map(|result| (result, Outcome::InputRequired))
             }
             answered => answered.map(|result| (result, Outcome::Ok)),
         };
         answered.map_err(|fault| Refusal::of_prompt(&context.view, request.name.as_str(), fault))
+    }
+
+    fn ask_for_arguments(
+        &self,
+        context: &CallContext<'_>,
+        request: &PromptRequest<'_>,
+    ) -> Result<Bytes, Fault> {
+        let requests = InputRequests::missing(context.prompt(&request.name)?, &request.arguments);
+        let envelope = envelope(context.caller, context.view.snapshot(), self.ttl);
+        let mut out = Vec::new();
+        modern::input_required(&mut out, &requests, envelope)?;
+        Ok(out.into())
     }
 
     async fn get_requested_prompt(
@@ -198,13 +214,6 @@ impl CallContext<'_> {
     fn prompt(&self, name: &PromptName) -> Result<&Arc<Prompt>, Fault> {
         let prompt = self.view.get(name.as_str());
         prompt.ok_or_else(|| Fault::unknown_prompt(name.as_str()))
-    }
-
-    fn ask_for_arguments(&self, request: &PromptRequest<'_>, ttl: Duration) -> Result<Bytes, Fault> {
-        let requests = InputRequests::missing(self.prompt(&request.name)?, &request.arguments);
-        let mut out = Vec::new();
-        modern::input_required(&mut out, &requests, envelope(self.caller, self.view.snapshot(), ttl))?;
-        Ok(out.into())
     }
 
     /// The key of a result whose subject was changed last at a revision.

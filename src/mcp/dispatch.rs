@@ -148,15 +148,14 @@ impl Endpoint {
             _ if !media_type::admits_json(&request.parts.headers) => Err(media_type::NO_JSON.into()),
             ModernMethod::Discover => Box::pin(self.discover(caller)).await.map_err(Refusal::from),
             ModernMethod::GetPrompt(prompt) => {
-                let ttl = self.options.ttl;
-                let answered = self.call_handler.handle_prompt(caller, prompt, ttl, &request.work).await;
+                let answered = self.call_handler.handle_prompt(caller, prompt, &request.work).await;
                 answered.map(|(result, outcome)| {
                     request.context.event.outcome = outcome;
                     result
                 })
             }
             ModernMethod::Call(call) => {
-                let dialect = Dialect::Modern { ttl: self.options.ttl };
+                let dialect = self.call_handler.modern();
                 self.call_handler.handle(caller, call, dialect, &request.work).await
             }
         };
@@ -169,7 +168,7 @@ impl Endpoint {
     async fn discover(&self, caller: &Caller) -> Result<Bytes, Fault> {
         let view = self.catalog.view(caller).await?;
         let mut out = Vec::new();
-        modern_encode::discover(&mut out, envelope(caller, view.snapshot(), self.options.ttl))?;
+        modern_encode::discover(&mut out, envelope(caller, view.snapshot(), self.call_handler.ttl))?;
         Ok(out.into())
     }
 
