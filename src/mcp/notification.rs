@@ -2,16 +2,6 @@
 
 use crate::model::subject::Subject;
 
-/// The method of the notification of a changed subject.
-pub(super) fn method(subject: &Subject) -> &'static str {
-    match subject {
-        Subject::ResourceList => "notifications/resources/list_changed",
-        Subject::PromptList => "notifications/prompts/list_changed",
-        Subject::ToolList => "notifications/tools/list_changed",
-        Subject::Resource(_) => "notifications/resources/updated",
-    }
-}
-
 /// The pieces of a notification. A dialect adds its own parameters between them.
 pub(super) struct Pieces<'s> {
     /// The text up to and including the `{` of the parameters.
@@ -23,24 +13,32 @@ pub(super) struct Pieces<'s> {
 /// The end of the parameters and of the message.
 pub(super) const END: &str = "}}";
 
+/// A method, with the text of its notification up to and including the `{` of the parameters.
+macro_rules! with_head {
+    ($method:literal) => {
+        ($method, concat!(r#"{"jsonrpc":"2.0","method":""#, $method, r#"","params":{"#))
+    };
+}
+
+fn method_and_head(subject: &Subject) -> (&'static str, &'static str) {
+    match subject {
+        Subject::ResourceList => with_head!("notifications/resources/list_changed"),
+        Subject::PromptList => with_head!("notifications/prompts/list_changed"),
+        Subject::ToolList => with_head!("notifications/tools/list_changed"),
+        Subject::Resource(_) => with_head!("notifications/resources/updated"),
+    }
+}
+
+/// The method of the notification of a changed subject.
+pub(super) fn method(subject: &Subject) -> &'static str {
+    method_and_head(subject).0
+}
+
 /// The notification of a changed subject.
 pub(super) fn changed(subject: &Subject) -> Pieces<'_> {
-    match subject {
-        Subject::ResourceList => Pieces {
-            head: r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed","params":{"#,
-            params: [""; 2],
-        },
-        Subject::PromptList => Pieces {
-            head: r#"{"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"#,
-            params: [""; 2],
-        },
-        Subject::ToolList => Pieces {
-            head: r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"#,
-            params: [""; 2],
-        },
-        Subject::Resource(watched) => Pieces {
-            head: r#"{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"#,
-            params: [r#""uri":"#, &watched.json],
-        },
-    }
+    let params = match subject {
+        Subject::Resource(watched) => [r#""uri":"#, &watched.json],
+        Subject::ResourceList | Subject::PromptList | Subject::ToolList => [""; 2],
+    };
+    Pieces { head: method_and_head(subject).1, params }
 }

@@ -84,26 +84,9 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Res
     T::deserialize(deserializer).map(Some)
 }
 
-fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Fault> {
+/// Reads the arguments of a tool.
+pub(super) fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Fault> {
     serde_json::from_str(json).map_err(|error| Fault::invalid_params(format!("arguments: {error}")))
-}
-
-impl ListArguments {
-    pub(super) fn read(json: &str) -> Result<Self, Fault> {
-        parse(json)
-    }
-}
-
-impl<'a> SearchArguments<'a> {
-    pub(super) fn read(json: &'a str) -> Result<Self, Fault> {
-        parse(json)
-    }
-}
-
-impl<'a> FetchArguments<'a> {
-    pub(super) fn read(json: &'a str) -> Result<Self, Fault> {
-        parse(json)
-    }
 }
 
 impl ReadArguments {

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::arguments::{FetchArguments, ListArguments, PromptArguments, ReadArguments, SearchArguments};
+use super::arguments::{
+    FetchArguments, ListArguments, PromptArguments, ReadArguments, SearchArguments, parse,
+};
 use super::blocks::Block;
 use super::object::ObjectPage;
 use super::{Tool, is_shown};
@@ -59,11 +61,11 @@ impl CallHandler {
     async fn run_tool(&self, context: &CallContext<'_>, tool: &Tool, json: &str) -> Result<Bytes, Refusal> {
         match tool {
             Tool::Fixed(FixedTool::Search) => {
-                let SearchArguments { query } = SearchArguments::read(json)?;
+                let SearchArguments { query } = parse(json)?;
                 Ok(self.search(context, &query).await?)
             }
             Tool::Fixed(FixedTool::Fetch) => {
-                let FetchArguments { id } = FetchArguments::read(json)?;
+                let FetchArguments { id } = parse(json)?;
                 self.fetch(context, &id).await
             }
             Tool::Fixed(FixedTool::ReadResource) => {
@@ -72,11 +74,11 @@ impl CallHandler {
                 read.map_err(|fault| Refusal::of_read(&context.view, fault))
             }
             Tool::Fixed(FixedTool::ListResources) => {
-                let ListArguments { cursor } = ListArguments::read(json)?;
+                let ListArguments { cursor } = parse(json)?;
                 Ok(self.object(context, List::Resources, cursor.as_deref())?)
             }
             Tool::Fixed(FixedTool::ListPrompts) => {
-                let ListArguments { cursor } = ListArguments::read(json)?;
+                let ListArguments { cursor } = parse(json)?;
                 Ok(self.object(context, List::Prompts, cursor.as_deref())?)
             }
             Tool::Fixed(FixedTool::GetPrompt) => {
