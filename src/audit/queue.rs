@@ -174,8 +174,7 @@ impl EventQueue {
         if refused { Err(Full) } else { Ok(()) }
     }
 
-    /// Fails all waiting requests and suspended new ones until [`resume`](Self::resume): rows cannot be made
-    /// durable.
+    /// Fails waiting requests, and new ones until [`resume`](Self::resume): rows cannot be made durable.
     pub(super) fn suspend(&self) {
         let mut state = self.state.lock();
         state.suspended = true;

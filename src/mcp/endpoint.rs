@@ -90,8 +90,7 @@ pub struct Services {
 }
 
 impl Endpoint {
-    /// Creates the endpoints. Who cancels `closing` must then request a recheck of the streams, which ends them:
-    /// [`Feed::recheck_streams`].
+    /// Creates the endpoints. After cancelling `closing`, call [`Feed::recheck_streams`], which ends the streams.
     pub fn new(
         services: Services,
         (seal, authenticator): (CursorSeal, Authenticator),

@@ -41,7 +41,7 @@ pub(super) enum ResultSubject {
     Page(List, Box<PageSubject>),
     /// A page of the tools.
     Tools(Box<PageSubject>),
-    /// About skills, and whether anybody is answered the same: every revision is sent that.
+    /// About skills, and whether the answer is the same for anybody: all protocol revisions say so in the cache hints.
     Skills(Box<SkillsSubject>, bool),
     /// The messages of a prompt with these arguments, in these content types.
     Prompt(PromptName, Arc<BTreeMap<String, String>>, ContentTypes),

@@ -101,7 +101,7 @@ impl Feed {
         self.hub.limit(applying).await.ok().flatten()
     }
 
-    /// Has memory caught up in the background where it is behind what streams have read.
+    /// Requests a catch-up in the background if memory is older than `head`, up to which streams have read.
     fn catch_up_to(&self, scope: Scope, head: Revision) {
         let applied = self.follower.get().and_then(|follower| follower.applied(scope));
         if applied.is_some_and(|applied| applied < head) {
