@@ -4,12 +4,13 @@
 //! finds the cell of a scope when the change feed raises it; a [`Loader`] bounds and times loads from the database and
 //! decides when memory may answer without it; a [`Writer`] serializes the writes of a scope, commits them and raises
 //! their cells; a [`GroupCommit`] writes rows of many callers in one commit; a [`FairSemaphore`] grants permits to
-//! payers in turn.
+//! payers in turn; [`KeyedCounts`] limit what is open or waits, by key.
 
 mod cell;
 mod fair_queue;
 mod fair_semaphore;
 mod group_commit;
+mod keyed_counts;
 mod loader;
 mod maintenance;
 mod memory_budget;
@@ -24,6 +25,7 @@ mod writer;
 pub use cell::{Cell, Invalidate, ScopeCell};
 pub use fair_semaphore::{FairPermit, FairSemaphore};
 pub use group_commit::GroupCommit;
+pub use keyed_counts::{CountGuard, KeyedCounts};
 pub use loader::{LoadLimiter, LoadOptions, Loader};
 pub use maintenance::StoreMaintenance;
 pub use memory_budget::{CacheStats, Charge, MemoryBudget, PROTECTED};

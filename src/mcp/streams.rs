@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dashmap::DashMap;
-use dashmap::mapref::entry::Entry;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use crate::cache::{CountGuard, KeyedCounts};
 use crate::identity::grant::Caller;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope, Limited, Outcome};
@@ -46,7 +45,7 @@ impl StreamEnd {
 /// The streams of this replica.
 #[derive(Debug)]
 pub(super) struct Streams {
-    open: Arc<DashMap<Counted, usize>>,
+    open: Arc<KeyedCounts<Counted>>,
     per_holder: usize,
     permits: Arc<Semaphore>,
     eras: [Arc<EraStreams>; 2],
@@ -84,8 +83,7 @@ enum Counted {
 /// A permit for one stream, released when dropped.
 #[derive(Debug)]
 pub(super) struct StreamPermit {
-    open: Arc<DashMap<Counted, usize>>,
-    counted: [Option<Counted>; 2],
+    _counted: [Option<CountGuard<Counted>>; 2],
     era: Arc<EraStreams>,
     _permit: OwnedSemaphorePermit,
 }
@@ -100,14 +98,6 @@ impl StreamPermit {
 impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.era.open.fetch_sub(1, Ordering::Relaxed);
-        for counted in self.counted.into_iter().flatten() {
-            if let Entry::Occupied(mut entry) = self.open.entry(counted) {
-                *entry.get_mut() -= 1;
-                if *entry.get() == 0 {
-                    entry.remove();
-                }
-            }
-        }
     }
 }
 
@@ -144,25 +134,17 @@ impl Streams {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| Fault::BUSY)?;
         let session = session.map(Counted::Session);
-        let replaces = session.is_some_and(|session| self.open.get(&session).is_some_and(|open| *open == 1));
-        let mut open = self.open.entry(holder).or_default();
-        if *open >= self.per_holder && !replaces {
-            let limited = Limited::Streams(self.per_holder);
-            return Err(Fault::RateLimited { scope, limited, retry_after: RETRY });
-        }
-        *open += 1;
-        drop(open);
-        if let Some(session) = session {
-            *self.open.entry(session).or_default() += 1;
-        }
+        let replaces = session.is_some_and(|session| self.open.get(session) == 1);
+        let most = if replaces { usize::MAX } else { self.per_holder };
+        let counted = self.open.try_add(holder, most).ok_or(Fault::RateLimited {
+            scope,
+            limited: Limited::Streams(self.per_holder),
+            retry_after: RETRY,
+        })?;
+        let counted = [Some(counted), session.and_then(|session| self.open.try_add(session, usize::MAX))];
         let [legacy, modern] = &self.eras;
         let era = Arc::clone(if session.is_some() { legacy } else { modern });
         era.open.fetch_add(1, Ordering::Relaxed);
-        Ok(StreamPermit {
-            open: Arc::clone(&self.open),
-            counted: [Some(holder), session],
-            era,
-            _permit: permit,
-        })
+        Ok(StreamPermit { _counted: counted, era, _permit: permit })
     }
 }

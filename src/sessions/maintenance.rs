@@ -93,7 +93,7 @@ impl Sessions {
             let row = |((session, _), micros): (&(SessionUid, _), &i64)| SessionUse {
                 session: *session,
                 at: moment(*micros),
-                streams: self.open_streams.has(*session),
+                streams: self.open_streams.get(*session) > 0,
             };
             let rows: Vec<_> = batch.iter().zip(&times).map(row).collect();
             match self.store.record_session_uses(&rows).await {

@@ -10,15 +10,13 @@ pub mod in_use;
 mod last_use;
 mod maintenance;
 pub mod open;
-mod open_streams;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::cached::{CachedSession, SessionFacts};
 use self::last_use::SessionUses;
-use self::open_streams::OpenStreams;
-use crate::cache::{Cell, CellMap, GroupCommit, Loader, Writer};
+use crate::cache::{Cell, CellMap, GroupCommit, KeyedCounts, Loader, Writer};
 use crate::identity::grant::Caller;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
@@ -51,7 +49,8 @@ pub struct Sessions {
     writer: Arc<Writer>,
     cells: Arc<SessionCells>,
     uses: SessionUses,
-    open_streams: OpenStreams,
+    /// The open streams of this replica by session: one, or two while a new stream supersedes the old one.
+    open_streams: Arc<KeyedCounts<SessionUid>>,
     limits: SessionLimits,
     /// Sessions to be opened.
     inserts: GroupCommit<Payer, Arc<SessionRow>, OpenOutcome>,
@@ -67,7 +66,7 @@ impl Sessions {
         cells: Arc<SessionCells>,
         limits: SessionLimits,
     ) -> Self {
-        let (uses, open_streams) = (SessionUses::new(limits.idle), OpenStreams::default());
+        let (uses, open_streams) = (SessionUses::new(limits.idle), Arc::default());
         let (inserts, rooms) =
             (GroupCommit::new(writer.longest_wait()), GroupCommit::new(writer.longest_wait()));
         Self { store, sources, loader, writer, cells, uses, open_streams, limits, inserts, rooms }

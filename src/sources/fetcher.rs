@@ -26,11 +26,12 @@ use self::kept::{Ages, Kept, Key};
 use self::runtime::FetchRuntime;
 use super::connections::Connections;
 use super::counters::{Counters, FetchStats, ReadFrom, WatchEvent};
-use super::gate::{Counts, Gates};
+use super::gate::Gates;
 use super::health::FailedFetch;
 use super::memory::Connection;
-use crate::cache::{MemoryBudget, WeighedCache};
+use crate::cache::{KeyedCounts, MemoryBudget, WeighedCache};
 use crate::model::fault::Fault;
+use crate::model::ids::TenantId;
 use crate::model::sources::Clock;
 use crate::model::variant::Variant;
 use crate::telemetry::trace::{self, traced};
@@ -77,7 +78,7 @@ struct Inner {
     flights: Mutex<HashMap<Key, Flight>>,
     gates: Gates,
     runtime: FetchRuntime,
-    waiting: Arc<Counts>,
+    waiting: Arc<KeyedCounts<TenantId>>,
     ttl: Duration,
     began: Instant,
     stop: CancellationToken,
@@ -183,7 +184,7 @@ impl Fetcher {
             inner.counters.read(ReadFrom::Stale);
             return Ok(stale);
         }
-        let _waiting = Counts::enter(&inner.waiting, tenant, MAX_WAITING).ok_or(FetchError::Busy)?;
+        let _waiting = inner.waiting.try_add(tenant, MAX_WAITING).ok_or(FetchError::Busy)?;
         before_wait();
         inner.counters.read(ReadFrom::Fetched);
         let flight = Inner::flight(inner, key.clone(), &connection, (known, found), None);

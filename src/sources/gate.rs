@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::circuit::Circuit;
-use crate::cache::{FairPermit, FairSemaphore};
+use crate::cache::{CountGuard, FairPermit, FairSemaphore, KeyedCounts};
 use crate::model::connection::ConnectionLimits;
 use crate::model::ids::{ConnectionId, TenantId};
 use crate::model::scope::Revision;
@@ -33,7 +33,7 @@ const MAX_GATES: usize = 16_384;
 #[derive(Debug)]
 pub(super) struct Gates {
     by_use: Mutex<HashMap<(ConnectionId, TenantId), Arc<Gate>>>,
-    tenants: Arc<Counts>,
+    tenants: Arc<KeyedCounts<TenantId>>,
     replica: Arc<FairSemaphore<TenantId>>,
     /// How fast bytes of a connection come for a tenant; 0 for any rate.
     bytes_per_second: u64,
@@ -79,7 +79,7 @@ fn quota(limits: &ConnectionLimits, part: u32) -> Quota {
 pub(super) struct FetchPermit {
     gate: Arc<Gate>,
     _place: OwnedSemaphorePermit,
-    _tenant: Count,
+    _tenant: CountGuard<TenantId>,
     _replica: FairPermit<TenantId>,
 }
 
@@ -102,7 +102,7 @@ impl Gates {
     ) -> Result<FetchPermit, FetchError> {
         let gate = self.of((connection, revision), limits, tenant);
         gate.rate.check().map_err(|_| FetchError::Busy)?;
-        let counted = Counts::enter(&self.tenants, tenant, MAX_OF_TENANT).ok_or(FetchError::Busy)?;
+        let counted = self.tenants.try_add(tenant, MAX_OF_TENANT).ok_or(FetchError::Busy)?;
         let place = timeout_at(deadline, Arc::clone(&gate.places).acquire_owned()).await;
         let Ok(Ok(place)) = place else { return Err(FetchError::Busy) };
         let left = deadline.saturating_duration_since(Instant::now());
@@ -188,42 +188,6 @@ impl FetchPermit {
             }
         };
         circuit.fail(Instant::now(), retry_after)
-    }
-}
-
-/// Counts for each tenant.
-#[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<HashMap<TenantId, usize>>);
-
-/// One that is counted, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Count {
-    counts: Arc<Counts>,
-    tenant: TenantId,
-}
-
-impl Counts {
-    /// Counts one more; `None` if there are `most` already.
-    pub(super) fn enter(counts: &Arc<Self>, tenant: TenantId, most: usize) -> Option<Count> {
-        let mut by_tenant = counts.0.lock();
-        let count = by_tenant.entry(tenant).or_default();
-        if *count >= most {
-            return None;
-        }
-        *count += 1;
-        Some(Count { counts: Arc::clone(counts), tenant })
-    }
-}
-
-impl Drop for Count {
-    fn drop(&mut self) {
-        let mut by_tenant = self.counts.0.lock();
-        if let Some(count) = by_tenant.get_mut(&self.tenant) {
-            *count -= 1;
-            if *count == 0 {
-                by_tenant.remove(&self.tenant);
-            }
-        }
     }
 }
 
