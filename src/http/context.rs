@@ -175,21 +175,29 @@ impl RequestContext {
         self.counted.map(|(method, era)| RequestLabels { method, era, outcome })
     }
 
+    /// Records how the request ended, as far as its answer says that: by an extension, or an unsupported method of HTTP.
+    pub fn ended(&mut self, response: &Response<impl HttpBody>) {
+        if let Some(outcome) = response.extensions().get() {
+            self.event.outcome = *outcome;
+        }
+        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+            self.event.outcome = Outcome::MethodNotAllowed;
+        }
+    }
+
     /// Completes the request with its answer.
     pub fn complete(
         &mut self,
         response: &Response<impl HttpBody>,
         at: OffsetDateTime,
     ) -> CompletedRequest<'_> {
+        self.ended(response);
         let micros = self.micros();
         let event = &mut self.event;
         event.at = at;
         event.micros = micros;
         event.status = Some(response.status().as_u16());
         event.bytes_out = response.body().size_hint().exact();
-        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-            event.outcome = Outcome::MethodNotAllowed;
-        }
         CompletedRequest {
             event: &self.event,
             hidden: &mut self.hidden,

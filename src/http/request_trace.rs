@@ -6,7 +6,6 @@ use http::{Method as HttpMethod, StatusCode};
 
 use super::context::RequestContext;
 use crate::model::audit::event::Event;
-use crate::model::fault::Outcome;
 use crate::model::method::Method;
 use crate::telemetry::trace::{ActiveTrace, RootSpan, Tracer, Value};
 
@@ -19,15 +18,13 @@ pub struct Answered<'a> {
     pub method: &'a HttpMethod,
     /// The status of the answer.
     pub status: StatusCode,
-    /// How the request ended.
-    pub outcome: Outcome,
 }
 
 impl Answered<'_> {
     /// Exports the trace of the request, if it is sampled.
     pub fn export(self, tracer: &Tracer, active: &ActiveTrace, now: time::OffsetDateTime) {
         if active.sampled(self.context.event.actor.kind.has_credential()).is_some() {
-            let is_error = !self.outcome.is_served() || self.status.is_server_error();
+            let is_error = !self.context.event.outcome.is_served() || self.status.is_server_error();
             let attributes = self.attributes(tracer, is_error);
             let root = RootSpan { name: self.name(), ended: now.into(), attributes, is_error };
             tracer.export(active, root);
@@ -36,9 +33,9 @@ impl Answered<'_> {
 
     /// The method, with the name of a prompt or tool that exists; names that clients make up would be too many.
     fn name(self) -> Cow<'static, str> {
-        let Event { method, subject, .. } = &self.context.event;
+        let Event { method, subject, outcome, .. } = &self.context.event;
         match (named_subject(method), subject) {
-            (Some(_), Some(subject)) if self.outcome.is_served() => format!("{method} {subject}").into(),
+            (Some(_), Some(subject)) if outcome.is_served() => format!("{method} {subject}").into(),
             _ if Method::parse(method).is_some() || matches!(method, Cow::Borrowed(_)) => method.clone(),
             _ if method.starts_with(self.method.as_str()) => method.clone(),
             _ => Cow::Borrowed("unknown method"),
@@ -46,7 +43,8 @@ impl Answered<'_> {
     }
 
     fn attributes(self, tracer: &Tracer, is_error: bool) -> Vec<(&'static str, Value)> {
-        let Event { method, subject, protocol, session, request, tenant, slug, .. } = &self.context.event;
+        let Event { method, subject, protocol, session, request, tenant, slug, outcome, .. } =
+            &self.context.event;
         let is_message = Method::parse(method).is_some();
         let known = is_message.then(|| method.clone());
         let session = session.map(|session| session.to_string().into());
@@ -59,7 +57,7 @@ impl Answered<'_> {
             ("mcp.session.id", session),
             ("mcp.resource.uri", read.map(owned)),
             ("http.request.method", Some(owned(self.method.as_str()))),
-            ("error.type", is_error.then(|| Cow::Borrowed(self.outcome.as_str()))),
+            ("error.type", is_error.then(|| Cow::Borrowed(outcome.as_str()))),
             ("waggle.request_id", Some(owned(request))),
             ("waggle.tenant", tenant.map(|tenant| tenant.to_string().into())),
             ("waggle.agent", slug.as_deref().map(owned)),

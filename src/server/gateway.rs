@@ -128,7 +128,7 @@ impl Gateway {
                         if let Some(tracer) = tracer {
                             exchange.trace(tracer, arrival, &response);
                         }
-                        outcome = exchange.outcome(&response);
+                        outcome = exchange.outcome();
                         (response, source.ok().and_then(|RequestSource { origin, .. }| origin))
                     };
                     // The headers of the answer: those of the surface, then CORS.

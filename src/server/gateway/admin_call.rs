@@ -15,7 +15,7 @@ use crate::http::intake::{Intake, SharedContext};
 use crate::http::metadata::Protected;
 use crate::http::origin::RequestSource;
 use crate::http::precondition;
-use crate::model::fault::{Fault, Outcome};
+use crate::model::fault::Fault;
 
 /// A request to the administration API, and its body.
 pub(super) struct AdminCall {
@@ -68,8 +68,8 @@ impl AdminCall {
     }
 
     /// Reads the context of the request.
-    pub(super) fn with_context(&self, read: impl FnOnce(&RequestContext)) {
-        self.context.with(|context| read(context));
+    pub(super) fn with_context<T>(&self, read: impl FnOnce(&RequestContext) -> T) -> T {
+        self.context.with(|context| read(context))
     }
 
     /// Records a call, unless its row was committed with a change.
@@ -78,15 +78,11 @@ impl AdminCall {
         if self.context.has_committed() {
             recorder.audit().notify_outbox();
         }
-        if !self.is_recorded || !self.context.is_unrecorded(response.status()) {
-            return;
+        if self.is_recorded && self.context.is_unrecorded(response.status()) {
+            let refuse = |_: &mut _, fault: &Fault| arrival.problem(fault);
+            recorder.complete(&mut self.context.snapshot(), response, refuse).await;
         }
-        let mut context = self.context.snapshot();
-        if let Some(outcome) = response.extensions().get::<Outcome>() {
-            context.event.outcome = *outcome;
-        }
-        let refuse = |_: &mut _, fault: &Fault| arrival.problem(fault);
-        recorder.complete(&mut context, response, refuse).await;
+        self.context.with(|context| context.ended(response));
     }
 
     pub(super) fn add_headers(&self, Arrival { surfaces, parts, .. }: Arrival<'_>, headers: &mut HeaderMap) {

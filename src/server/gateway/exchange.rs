@@ -3,14 +3,14 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, Response, StatusCode};
+use http::{HeaderMap, Response};
 use hyper::body::{Body as _, Incoming};
 
 use super::admin_call::AdminCall;
 use super::document::DocumentRequest;
 use super::surfaces::{Arrival, Interrupted};
 use crate::http::body::Body;
-use crate::http::context::announce_expiry;
+use crate::http::context::{RequestContext, announce_expiry};
 use crate::http::metadata::Protected;
 use crate::http::origin::{ADMIN_CORS, Cors, MCP_CORS, RequestSource};
 use crate::http::request_trace::Answered;
@@ -78,20 +78,13 @@ impl Exchange<'_> {
         }
     }
 
-    /// How the request ended; `None` for a document of the gateway itself.
-    pub(super) fn outcome(&self, response: &Response<Body>) -> Option<Outcome> {
-        let by_status =
-            (response.status() == StatusCode::METHOD_NOT_ALLOWED).then_some(Outcome::MethodNotAllowed);
-        let by_surface = match self {
+    /// How the recorded request ended; `None` for a document of the gateway itself.
+    pub(super) fn outcome(&self) -> Option<Outcome> {
+        match self {
             Self::Mcp(call) => Some(call.request.context.event.outcome),
-            Self::Admin(call) => {
-                let mut outcome = response.extensions().get().copied();
-                call.with_context(|context| outcome = outcome.or(Some(context.event.outcome)));
-                outcome
-            }
+            Self::Admin(call) => Some(call.with_context(|context| context.event.outcome)),
             Self::Document(_) => None,
-        };
-        by_surface.map(|outcome| by_status.unwrap_or(outcome))
+        }
     }
 
     /// Exports the trace of the request, if it is sampled.
@@ -99,15 +92,11 @@ impl Exchange<'_> {
         let Some(active) = span::active_trace() else { return };
         let Arrival { surfaces, parts, .. } = arrival;
         let (method, status, now) = (&parts.method, response.status(), surfaces.recorder.audit().now());
+        let export =
+            |context: &RequestContext| Answered { context, method, status }.export(tracer, &active, now);
         match self {
-            Self::Mcp(McpCall { request: McpRequest { context, .. }, .. }) => {
-                Answered { context, method, status, outcome: context.event.outcome }
-                    .export(tracer, &active, now);
-            }
-            Self::Admin(call) => call.with_context(|context| {
-                let outcome = response.extensions().get().copied().unwrap_or(context.event.outcome);
-                Answered { context, method, status, outcome }.export(tracer, &active, now);
-            }),
+            Self::Mcp(call) => export(&call.request.context),
+            Self::Admin(call) => call.with_context(export),
             Self::Document(_) => {}
         }
     }
