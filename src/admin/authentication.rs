@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 
-use super::authority::{Authority, Holder};
+use super::authority::{Authority, CredentialHolder};
 use super::services::{Admin, App};
 use crate::http::credential::Presented;
 use crate::http::intake::SharedContext;
@@ -44,18 +44,18 @@ impl FromRequestParts<Arc<Admin>> for Visit {
     }
 }
 
-async fn identify(parts: &Parts, admin: &Admin, call: &SharedContext) -> Result<Holder, Fault> {
+async fn identify(parts: &Parts, admin: &Admin, call: &SharedContext) -> Result<CredentialHolder, Fault> {
     let presented = admin.authenticator.read(&parts.headers)?;
     let presented = match &presented {
         Presented::None => return Err(Fault::Unauthenticated),
-        Presented::Operator(key) => return Ok(Holder::Operator(*key)),
+        Presented::Operator(key) => return Ok(CredentialHolder::Operator(*key)),
         Presented::Key(key) => PresentedCredential::Key(key, None),
         Presented::Token(token) => PresentedCredential::Token(token, None),
     };
     let grant = admin.authenticator.verify(presented, call.client).await?;
     let grant = grant.ok_or(Fault::Unauthenticated)?;
     call.with(|context| context.identified(Some(&grant), || admin.identity.now()));
-    Ok(Holder::Key(grant))
+    Ok(CredentialHolder::Key(grant))
 }
 
 /// Refuses a request with a foreign `Host` unless its credential is valid.

@@ -22,12 +22,12 @@ use crate::telemetry::span;
 
 /// A caller with a verified credential, and the call that it makes.
 pub(super) struct Authority {
-    holder: Holder,
+    holder: CredentialHolder,
     call: Arc<SharedContext>,
 }
 
 /// The holder of a credential.
-pub(super) enum Holder {
+pub(super) enum CredentialHolder {
     /// The operator, with one of the operator keys: may do everything.
     Operator(KeyId),
     /// An owner key, an agent key, or an access token, which has the privileges of an agent key.
@@ -36,10 +36,10 @@ pub(super) enum Holder {
 
 impl Authority {
     /// Records the caller of a call.
-    pub(super) fn new(holder: Holder, call: &Arc<SharedContext>) -> Self {
+    pub(super) fn new(holder: CredentialHolder, call: &Arc<SharedContext>) -> Self {
         let actor = match &holder {
-            Holder::Operator(key) => Actor::operator(*key),
-            Holder::Key(grant) => Actor::from(&**grant),
+            CredentialHolder::Operator(key) => Actor::operator(*key),
+            CredentialHolder::Key(grant) => Actor::from(&**grant),
         };
         call.with(|context| context.event.actor = actor);
         Self { holder, call: Arc::clone(call) }
@@ -48,8 +48,8 @@ impl Authority {
     /// The grant of the credential; `None` for the operator.
     pub(super) fn grant(&self) -> Option<&Arc<Grant>> {
         match &self.holder {
-            Holder::Operator(_) => None,
-            Holder::Key(grant) => Some(grant),
+            CredentialHolder::Operator(_) => None,
+            CredentialHolder::Key(grant) => Some(grant),
         }
     }
 
@@ -92,35 +92,35 @@ impl Authority {
     /// Requires the operator.
     pub(super) fn operator(&self) -> Result<(), Fault> {
         match &self.holder {
-            Holder::Operator(_) => Ok(()),
-            Holder::Key(_) => Err(Fault::not_permitted("this call requires the operator key")),
+            CredentialHolder::Operator(_) => Ok(()),
+            CredentialHolder::Key(_) => Err(Fault::not_permitted("this call requires the operator key")),
         }
     }
 
     /// The creator recorded for keys that the caller creates, rotates or changes.
     pub(super) fn maker(&self) -> Maker {
         match &self.holder {
-            Holder::Operator(_) => Maker::Operator,
-            Holder::Key(grant) => Maker::Key(grant.credential.key),
+            CredentialHolder::Operator(_) => Maker::Operator,
+            CredentialHolder::Key(grant) => Maker::Key(grant.credential.key),
         }
     }
 
     /// Whether the caller is the operator.
     pub(super) fn is_operator(&self) -> bool {
-        matches!(self.holder, Holder::Operator(_))
+        matches!(self.holder, CredentialHolder::Operator(_))
     }
 
     /// The calling owner key; `None` for the operator; an agent key and a token are refused.
     pub(super) fn owner(&self) -> Result<Option<&Credential>, Fault> {
         match &self.holder {
-            Holder::Operator(_) => Ok(None),
-            Holder::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => {
+            CredentialHolder::Operator(_) => Ok(None),
+            CredentialHolder::Key(grant) if grant.credential.kind != CredentialKind::OwnerKey => {
                 Err(Fault::not_permitted("this call requires an owner key or the operator key"))
             }
-            Holder::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
+            CredentialHolder::Key(grant) if !grant.credential.allows(KeyScope::Registry) => {
                 Err(Fault::InsufficientScope(KeyScope::Registry.as_str()))
             }
-            Holder::Key(grant) => Ok(Some(&grant.credential)),
+            CredentialHolder::Key(grant) => Ok(Some(&grant.credential)),
         }
     }
 
@@ -150,7 +150,7 @@ impl Authority {
     /// `registry` its own.
     pub(super) async fn catalog_of(&self, identity: &Identity, slug: &str) -> Result<Agent, Fault> {
         let agent = identity.agent(slug).await?;
-        if let Holder::Key(grant) = &self.holder {
+        if let CredentialHolder::Key(grant) = &self.holder {
             if !grant.credential.reaches(agent.tenant, agent.uid) {
                 return Err(Fault::NO_AGENT);
             }
@@ -165,18 +165,18 @@ impl Authority {
 
     /// The audit rows that the caller may read: for the operator all, for a key with the scope `audit` those of its tenant
     /// or its agents.
-    pub(super) fn audit(&self) -> Result<Sight, Fault> {
+    pub(super) fn audit(&self) -> Result<VisibleRows, Fault> {
         match &self.holder {
-            Holder::Operator(_) => Ok(Sight { tenant: None, agents: None, hidden: true }),
-            Holder::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
+            CredentialHolder::Operator(_) => Ok(VisibleRows { tenant: None, agents: None, hidden: true }),
+            CredentialHolder::Key(grant) if grant.credential.allows(KeyScope::Audit) => {
                 let agents = match &grant.credential.reach {
                     Reach::Tenant => None,
                     Reach::Agents(agents) => Some(agents.clone()),
                 };
                 let hidden = grant.credential.kind == CredentialKind::OwnerKey;
-                Ok(Sight { tenant: Some(grant.credential.tenant), agents, hidden })
+                Ok(VisibleRows { tenant: Some(grant.credential.tenant), agents, hidden })
             }
-            Holder::Key(_) => Err(Fault::InsufficientScope(KeyScope::Audit.as_str())),
+            CredentialHolder::Key(_) => Err(Fault::InsufficientScope(KeyScope::Audit.as_str())),
         }
     }
 
@@ -192,7 +192,7 @@ impl Authority {
 
 /// The audit rows that a caller may read.
 #[derive(Debug, Clone)]
-pub(super) struct Sight {
+pub(super) struct VisibleRows {
     /// Of one tenant; `None` for all.
     pub(super) tenant: Option<TenantId>,
     /// Of these agents; `None` for all.
@@ -201,7 +201,7 @@ pub(super) struct Sight {
     hidden: bool,
 }
 
-impl Sight {
+impl VisibleRows {
     /// Whether the caller is shown which rows name something that is hidden from their callers.
     pub(super) fn sees_hidden(&self) -> bool {
         self.hidden

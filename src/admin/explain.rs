@@ -192,19 +192,20 @@ async fn decide(
         None => CostClass::Read,
         Some(message) => cost_of(message),
     };
-    let own = would_be.credential.reaches(agent.tenant, agent.uid);
+    let is_own = would_be.credential.reaches(agent.tenant, agent.uid);
     let subject = RateLimitSubject {
         credential: Some(&would_be.credential),
         tenant: agent.tenant,
         agent: agent.uid,
         limits: &would_be.limits,
-        is_own: own,
+        is_own,
         limiters: None,
     };
     if let Err(fault) = app.authenticator.limits().would_charge(&subject, app.costs.of(cost)) {
         return Ok(Err((Rule::RateLimit, fault)));
     }
-    let quotas = QuotaSubject { agent: agent.uid, tenant: agent.tenant, limits: Some(&would_be.limits), own };
+    let quotas =
+        QuotaSubject { agent: agent.uid, tenant: agent.tenant, limits: Some(&would_be.limits), is_own };
     match app.usage.would_take(quotas).await {
         Err(fault @ Fault::QuotaExceeded { .. }) => return Ok(Err((Rule::Quota, fault))),
         other => other?,

@@ -191,7 +191,7 @@ fn is_json_text(body: &[u8]) -> bool {
 }
 
 /// Runs a long computation on a separate thread.
-pub(super) async fn off<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     job: impl FnOnce() -> Result<T, Fault> + Send + 'static,
 ) -> Result<T, Fault> {
     let done = tokio::task::spawn_blocking(job).await;

@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::authority::Authority;
 use super::definition::{ManifestInput, ManifestView};
-use super::extract::{Condition, Nothing, Params, Segment, json_bytes, off, parse};
+use super::extract::{Condition, Nothing, Params, Segment, json_bytes, parse, run_blocking};
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::services::{Admin, Answer, App};
 use crate::catalog::manifest::{Applied, Keys, NewManifest, too_large};
@@ -110,7 +110,7 @@ pub(super) async fn apply(
 /// Parses and validates a manifest on a separate thread.
 async fn read(app: &Admin, body: Bytes, slug: String) -> Result<NewManifest, Fault> {
     let limits = app.content_limits;
-    off(move || {
+    run_blocking(move || {
         let input: ManifestInput = parse(&body)?;
         drop(body);
         if input.agent.as_ref().is_some_and(|agent| *agent != slug) {
@@ -141,7 +141,7 @@ pub(super) async fn show(
     let most = app.manifests.bytes;
     let full = app.catalog.manifest(&agent, most).await?;
     let tag = etag(full.revision);
-    let text = off(move || {
+    let text = run_blocking(move || {
         let mut text = Bounded { text: Vec::new(), most };
         let written = serde_json::to_writer(&mut text, &ManifestView::whole(agent.slug, full)?);
         match written {

@@ -18,7 +18,7 @@ use super::definition::ContentLimits;
 use super::definition::checks::{MimeText, checked_mime, decoded};
 use super::definition::form::{Form, content};
 use super::definitions::CatalogCall;
-use super::extract::{Condition, Params, bytes, off, parse};
+use super::extract::{Condition, Params, bytes, parse, run_blocking};
 use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers, WriteProblems};
 use super::page::{Items, PageParams};
 use super::services::Answer;
@@ -36,7 +36,7 @@ use crate::model::resource::PartKind;
 use crate::model::skill::{NewSkill, NewSkillFile, Skill, SkillRoot};
 
 /// The bytes of an archive besides its files.
-const AROUND_FILES: usize = 4 << 20;
+const ENVELOPE_BYTES: usize = 4 << 20;
 
 /// A skill as sent.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -143,7 +143,7 @@ impl Form for Skill {
     type View = SkillView;
 
     fn most_bytes(limits: ContentLimits) -> usize {
-        limits.skill.bytes * 2 + AROUND_FILES
+        limits.skill.bytes * 2 + ENVELOPE_BYTES
     }
 
     fn sent_key(input: &SkillInput) -> Option<&str> {
@@ -322,12 +322,12 @@ pub(super) async fn write(
     let format = declared_archive(request.headers())?;
     let limits = call.app.content_limits;
     let most = match format {
-        Some(_) => limits.skill.bytes + AROUND_FILES,
+        Some(_) => limits.skill.bytes + ENVELOPE_BYTES,
         None => Skill::most_bytes(limits),
     };
     let body = bytes(request, most).await?;
     let _place = call.app.manifests.acquire().await?;
-    let new = off(move || match format {
+    let new = run_blocking(move || match format {
         None => Skill::validate(parse(&body)?, root, limits),
         Some(format) => {
             let path = root.path();

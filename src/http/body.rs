@@ -38,18 +38,18 @@ pub enum Body {
     /// A body of the administration API.
     Axum(axum::body::Body),
     /// A body whose delivery is observed.
-    Watched(Box<Watched>),
+    Observed(Box<ObservedBody>),
 }
 
 /// A body with an action that runs when its connection takes the first frame; never if the client disconnects before.
-pub struct Watched {
+pub struct ObservedBody {
     body: Body,
     taken: Option<Box<dyn FnOnce() + Send>>,
 }
 
-impl std::fmt::Debug for Watched {
+impl std::fmt::Debug for ObservedBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watched").field("body", &self.body).finish_non_exhaustive()
+        f.debug_struct("ObservedBody").field("body", &self.body).finish_non_exhaustive()
     }
 }
 
@@ -76,7 +76,7 @@ impl Body {
     /// This body, with an action that runs when its connection takes the first frame.
     #[must_use]
     pub fn when_taken(self, taken: impl FnOnce() + Send + 'static) -> Self {
-        Self::Watched(Box::new(Watched { body: self, taken: Some(Box::new(taken)) }))
+        Self::Observed(Box::new(ObservedBody { body: self, taken: Some(Box::new(taken)) }))
     }
 }
 
@@ -107,11 +107,11 @@ impl HttpBody for Body {
                 events.as_mut().poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
             }
             Self::Axum(body) => Pin::new(body).poll_frame(context),
-            Self::Watched(watched) => {
-                if let Some(taken) = watched.taken.take() {
+            Self::Observed(observed) => {
+                if let Some(taken) = observed.taken.take() {
                     taken();
                 }
-                Pin::new(&mut watched.body).poll_frame(context)
+                Pin::new(&mut observed.body).poll_frame(context)
             }
         }
     }
@@ -122,7 +122,7 @@ impl HttpBody for Body {
             Self::Pieces(pieces) => pieces.iter().all(Bytes::is_empty),
             Self::Events(_) => false,
             Self::Axum(body) => body.is_end_stream(),
-            Self::Watched(watched) => watched.body.is_end_stream(),
+            Self::Observed(observed) => observed.body.is_end_stream(),
         }
     }
 
@@ -132,7 +132,7 @@ impl HttpBody for Body {
             Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Self::Events(_) => SizeHint::default(),
             Self::Axum(body) => body.size_hint(),
-            Self::Watched(watched) => watched.body.size_hint(),
+            Self::Observed(observed) => observed.body.size_hint(),
         }
     }
 }

@@ -61,7 +61,7 @@ pub struct RequestContext {
     /// The method and the era that metrics count the request under; `None` if it is not counted.
     pub counted: Option<(MethodLabel, Era)>,
     /// The quotas that the request counts against, once it is admitted.
-    pub quotas: Option<QuotaHolder>,
+    pub quotas: Option<ChargedQuotas>,
     /// Whether it was refused since what it names is hidden from the caller; `None`: it was not.
     pub hidden: Option<HiddenCheck>,
     /// The answered messages of a batch.
@@ -92,9 +92,9 @@ impl fmt::Debug for HiddenCheck {
 
 /// The quotas that a request counts against: those of the agent that its event names, and of the tenant.
 #[derive(Debug, Clone)]
-pub struct QuotaHolder(Arc<Caller>);
+pub struct ChargedQuotas(Arc<Caller>);
 
-impl QuotaHolder {
+impl ChargedQuotas {
     /// The quotas that a request with this event counts against.
     pub fn of(&self, event: &Event) -> Option<QuotaSubject<'_>> {
         let (agent, tenant) = (event.agent?, event.tenant?);
@@ -166,7 +166,7 @@ impl RequestContext {
     /// Records the caller of an agent that may use it.
     pub fn admitted(&mut self, caller: &Arc<Caller>) {
         (self.event.tenant, self.event.agent) = (Some(caller.tenant), Some(caller.agent));
-        self.quotas = Some(QuotaHolder(Arc::clone(caller)));
+        self.quotas = Some(ChargedQuotas(Arc::clone(caller)));
     }
 
     /// The labels of the request in metrics. An unsupported HTTP method is not an outcome of the protocol.
@@ -215,7 +215,7 @@ pub struct CompletedRequest<'a> {
     /// The messages of a batch, each with a row of its own.
     messages: &'a mut Vec<BatchMessage>,
     /// The quotas that it counts against.
-    pub quotas: Option<&'a QuotaHolder>,
+    pub quotas: Option<&'a ChargedQuotas>,
 }
 
 impl CompletedRequest<'_> {
@@ -288,7 +288,7 @@ impl<'a> From<&'a Caller> for RateLimitSubject<'a> {
 impl<'a> From<&'a Caller> for QuotaSubject<'a> {
     fn from(caller: &'a Caller) -> Self {
         let Caller { tenant, agent, limits, has_quota, is_own, .. } = caller;
-        Self { agent: *agent, tenant: *tenant, limits: has_quota.then_some(limits), own: *is_own }
+        Self { agent: *agent, tenant: *tenant, limits: has_quota.then_some(limits), is_own: *is_own }
     }
 }
 

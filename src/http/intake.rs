@@ -19,7 +19,7 @@ use crate::model::audit::event::Event;
 use crate::model::audit::write::AuditedCall;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::quota::limits::{CallInFlight, Limits, RateLimitStatus, Reservation};
+use crate::quota::limits::{CallInFlight, Limits, RateLimitStatus, UploadReservation};
 
 /// The permits of one request. They are released with its [`SharedContext`].
 #[derive(Debug)]
@@ -27,16 +27,16 @@ pub struct Intake {
     limits: Arc<Limits>,
     /// The work permits of all requests.
     permits: Arc<Semaphore>,
-    held: Mutex<Held>,
+    held: Mutex<HeldPermits>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldPermits {
     /// Verified the credential; `None` if the request needs none.
     authenticator: Option<Authenticator>,
     grant: Option<Arc<Grant>>,
     work: Option<OwnedSemaphorePermit>,
-    body: Option<Reservation>,
+    body: Option<UploadReservation>,
     call: Option<CallInFlight>,
     status: Option<RateLimitStatus>,
 }

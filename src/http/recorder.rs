@@ -11,7 +11,7 @@ use std::time::Duration;
 use http::Response;
 use hyper::body::Body as HttpBody;
 
-use super::context::{CompletedRequest, MethodLabel, QuotaHolder, RequestContext, RequestLabels};
+use super::context::{ChargedQuotas, CompletedRequest, MethodLabel, RequestContext, RequestLabels};
 use super::tenant_meter::{CountedRequest, TenantMeter};
 use crate::audit::AuditRecorder;
 use crate::model::audit::event::Event;
@@ -100,14 +100,14 @@ impl RequestRecorder {
     }
 
     /// Records the end of a stream, whose bytes count against the quotas of the request that opened it.
-    pub fn record_stream_end(&self, mut event: Event, quotas: Option<&QuotaHolder>) {
+    pub fn record_stream_end(&self, mut event: Event, quotas: Option<&ChargedQuotas>) {
         event.at = self.audit.now();
         let usage = Usage { bytes_out: event.bytes_out.unwrap_or(0), ..Usage::default() };
         self.count(quotas, &event, &usage);
         self.audit.record_detached(&event);
     }
 
-    fn count_call(&self, quotas: Option<&QuotaHolder>, event: &Event) {
+    fn count_call(&self, quotas: Option<&ChargedQuotas>, event: &Event) {
         let denied = event.outcome.is_denied();
         let usage = Usage {
             calls: 1,
@@ -120,7 +120,7 @@ impl RequestRecorder {
     }
 
     /// Counts the usage of an admitted request.
-    fn count(&self, quotas: Option<&QuotaHolder>, event: &Event, usage: &Usage) {
+    fn count(&self, quotas: Option<&ChargedQuotas>, event: &Event, usage: &Usage) {
         if let Some(subject) = quotas.and_then(|quotas| quotas.of(event)) {
             self.usage.count(subject, usage_method(event), event.at, usage);
         }
@@ -158,7 +158,7 @@ pub struct Requests {
 
 /// The durations of the requests of a method.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Took {
+pub struct MethodDurations {
     /// The method.
     pub method: &'static str,
     /// The durations.
@@ -198,10 +198,11 @@ impl Meter {
     }
 
     /// The durations by method, for methods that were called.
-    pub fn took(&self) -> impl Iterator<Item = Took> {
-        let all = MethodLabel::all()
-            .zip(&self.durations)
-            .map(|(method, durations)| Took { method: method.as_str(), durations: durations.counts() });
+    pub fn durations(&self) -> impl Iterator<Item = MethodDurations> {
+        let all = MethodLabel::all().zip(&self.durations).map(|(method, durations)| MethodDurations {
+            method: method.as_str(),
+            durations: durations.counts(),
+        });
         all.filter(|took| took.durations.count > 0)
     }
 }
@@ -278,7 +279,7 @@ mod tests {
         for micros in [50, 51, 2_000, 40_000_000] {
             meter.count(labels(None, Era::Legacy, None), Duration::from_micros(micros));
         }
-        let took: Vec<_> = meter.took().collect();
+        let took: Vec<_> = meter.durations().collect();
         let [took] = took.as_slice() else { panic!("{took:?}") };
         assert_eq!((took.method, took.durations.count, took.durations.micros), ("other", 4, 40_002_101));
     }

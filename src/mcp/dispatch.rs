@@ -14,7 +14,7 @@ use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
 use super::modern::encode as modern_encode;
 use super::refusal::Refusal;
 use super::reply::{Reply, accepted, ok};
-use super::request::{McpRequest, WorkPlace, calls_of, cost_of, label_of};
+use super::request::{McpRequest, WorkInProgress, calls_of, cost_of, label_of};
 use super::version::ProtocolVersion;
 use super::wire::{
     Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
@@ -237,7 +237,7 @@ impl Endpoint {
         &self,
         legacy: LegacyContext<'_>,
         call: &LegacyCall<'_>,
-        work: &WorkPlace<'_>,
+        work: &WorkInProgress<'_>,
     ) -> Result<Bytes, Refusal> {
         match &call.method {
             LegacyMethod::Ping => Ok(Bytes::from_static(legacy::encode::EMPTY)),

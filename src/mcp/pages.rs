@@ -24,7 +24,12 @@ pub(super) struct PagedList<'a> {
 
 impl CallHandler {
     /// A page of `resources/list`, `resources/templates/list` or `prompts/list`.
-    pub(super) fn list(&self, context: &CallContext<'_>, list: List, cursor: Option<&str>) -> Result<Bytes, Fault> {
+    pub(super) fn list(
+        &self,
+        context: &CallContext<'_>,
+        list: List,
+        cursor: Option<&str>,
+    ) -> Result<Bytes, Fault> {
         let changed = &context.view.snapshot().changed.lists;
         let (name, revision) = match list {
             List::Resources => ("mcp resources", changed.resources),

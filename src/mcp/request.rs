@@ -46,7 +46,7 @@ pub struct McpRequest<'a> {
     /// Permits of the requests that are worked on.
     pub permits: &'a Semaphore,
     /// The permit of this one.
-    pub(super) work: WorkPlace<'a>,
+    pub(super) work: WorkInProgress<'a>,
     /// Reads the bodies of refused requests.
     pub refusals: &'a Refusals,
     /// Whether the body is still awaited.
@@ -64,9 +64,9 @@ impl AsMut<RequestContext> for McpRequest<'_> {
 /// The permit of a request that is worked on, which all requests share. It is released while the request waits for a source.
 /// Remembers the connection of the source.
 #[derive(Debug, Default)]
-pub(super) struct WorkPlace<'a>(Mutex<(Option<SemaphorePermit<'a>>, Option<Slug>)>);
+pub(super) struct WorkInProgress<'a>(Mutex<(Option<SemaphorePermit<'a>>, Option<Slug>)>);
 
-impl<'a> WorkPlace<'a> {
+impl<'a> WorkInProgress<'a> {
     /// Holds a permit.
     pub(super) fn hold(&self, permit: SemaphorePermit<'a>) {
         self.0.lock().0 = Some(permit);
@@ -83,7 +83,7 @@ impl<'a> WorkPlace<'a> {
     }
 }
 
-impl SourceUse for WorkPlace<'_> {
+impl SourceUse for WorkInProgress<'_> {
     fn takes_from(&self, connection: &Slug) {
         self.0.lock().1.get_or_insert_with(|| connection.clone());
     }
@@ -113,7 +113,7 @@ impl<'a> McpRequest<'a> {
             headers,
             admitted: Ok(()),
             permits,
-            work: WorkPlace::default(),
+            work: WorkInProgress::default(),
             refusals,
             awaits_body: false,
             received: Bytes::new(),

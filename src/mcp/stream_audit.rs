@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::request::McpRequest;
 use super::streams::StreamEnd;
-use crate::http::context::{QuotaHolder, micros};
+use crate::http::context::{ChargedQuotas, micros};
 use crate::http::recorder::RequestRecorder;
 use crate::model::audit::event::Event;
 use crate::model::fault::Outcome;
@@ -15,7 +15,7 @@ use crate::model::fault::Outcome;
 #[derive(Debug)]
 pub(super) struct StreamAuditGuard {
     recorder: Arc<RequestRecorder>,
-    quotas: Option<QuotaHolder>,
+    quotas: Option<ChargedQuotas>,
     event: Option<Event>,
     opened: Instant,
     bytes: u64,

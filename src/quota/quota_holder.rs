@@ -16,15 +16,15 @@ use crate::store::StoreError;
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A task that reserves a share and adds it to its holder.
-pub(super) type Reservation = JoinHandle<Result<(), StoreError>>;
+pub(super) type QuotaReservation = JoinHandle<Result<(), StoreError>>;
 
 /// An agent or a tenant.
 #[derive(Debug, Default)]
-pub(super) struct Holder {
+pub(super) struct QuotaHolder {
     day: Mutex<Left>,
     month: Mutex<Left>,
     /// The reservation that runs, if any. Locked while its result is waited for, and while a share is returned.
-    pub(super) reservation: tokio::sync::Mutex<Option<Reservation>>,
+    pub(super) reservation: tokio::sync::Mutex<Option<QuotaReservation>>,
     /// Whether calls were spent since unused shares were last returned.
     pub(super) touched: AtomicBool,
 }
@@ -146,7 +146,7 @@ impl Left {
     }
 }
 
-impl Holder {
+impl QuotaHolder {
     pub(super) fn left(&self, period: Period) -> &Mutex<Left> {
         match period {
             Period::Day => &self.day,
@@ -179,11 +179,11 @@ impl Holder {
 mod tests {
     use time::macros::datetime;
 
-    use super::{Holder, Left, Period, PeriodLimit, QuotaShare, Taken};
+    use super::{Left, Period, PeriodLimit, QuotaHolder, QuotaShare, Taken};
 
     #[test]
     fn calls_spent_in_vain_are_added_to_their_own_period_only() {
-        let (holder, most) = (Holder::default(), PeriodLimit { calls: Some(9), bytes: None });
+        let (holder, most) = (QuotaHolder::default(), PeriodLimit { calls: Some(9), bytes: None });
         let (before, after) = (datetime!(2026-11-23 23:59 UTC), datetime!(2026-11-24 00:00 UTC));
         for (begun, left) in [(before, 1), (after, 0)] {
             let taken = holder.left(Period::Day).lock().take(Period::Day, most, 1, begun);

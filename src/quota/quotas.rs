@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::period_limit::PeriodLimit;
-use super::quota_holder::{Holder, RETRY_INTERVAL, Reservation, Taken, name};
+use super::quota_holder::{QuotaHolder, QuotaReservation, RETRY_INTERVAL, Taken, name};
 use super::quota_meter::{QuotaLeft, QuotaMeter};
 use crate::model::fault::{Fault, LimitScope};
 use crate::model::limits::{Period, QuotaRequest, QuotaShare, UseLimits};
@@ -35,7 +35,7 @@ const RESERVATION_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Quotas {
     store: Store,
     stale: Duration,
-    holders: DashMap<Uuid, Arc<Holder>>,
+    holders: DashMap<Uuid, Arc<QuotaHolder>>,
     /// What the database last showed of tenants' quotas, for metrics.
     meter: QuotaMeter,
     /// An outage of the database: its start, and the last attempt to query it.
@@ -104,7 +104,7 @@ impl Quotas {
     async fn take_of(
         self: &Arc<Self>,
         (uid, metered): (Uuid, bool),
-        holder: &Arc<Holder>,
+        holder: &Arc<QuotaHolder>,
         (period, most): (Period, PeriodLimit),
         calls: i64,
         clock: &dyn Clock,
@@ -154,10 +154,10 @@ impl Quotas {
     fn reserve(
         self: &Arc<Self>,
         (uid, metered): (Uuid, bool),
-        holder: &Arc<Holder>,
+        holder: &Arc<QuotaHolder>,
         most: PeriodLimit,
         need: QuotaRequest,
-    ) -> Reservation {
+    ) -> QuotaReservation {
         let (quotas, holder) = (Arc::clone(self), Arc::clone(holder));
         tokio::spawn(inherit(async move {
             let reserving = quotas.store.reserve_quota(uid, &need);
@@ -240,7 +240,8 @@ impl Quotas {
     pub(super) fn charge_bytes(&self, uid: Uuid, limits: &UseLimits, bytes: i64, at: OffsetDateTime) {
         let limited = |period: &Period| bytes > 0 && PeriodLimit::of(limits, *period).bytes.is_some();
         for period in [Period::Day, Period::Month].into_iter().filter(limited) {
-            let charge = |holder: &Holder| holder.left(period).lock().charge_bytes(period.start(at), bytes);
+            let charge =
+                |holder: &QuotaHolder| holder.left(period).lock().charge_bytes(period.start(at), bytes);
             match self.holders.get(&uid) {
                 Some(holder) => charge(&holder),
                 // The request lasted longer than an unused share is held. Charged while the entry is locked, so that the
@@ -281,7 +282,7 @@ impl Quotas {
 
     /// Returns whether the database accepted it. If that is not known, the unused share is lost until the period ends, as that
     /// of a replica that is killed: returned again, it would be handed out twice.
-    async fn give_back_of(&self, uid: Uuid, holder: &Holder, period: Period) -> bool {
+    async fn give_back_of(&self, uid: Uuid, holder: &QuotaHolder, period: Period) -> bool {
         let (start, share) = {
             let mut left = holder.left(period).lock();
             // A negative share is usage beyond what was reserved, and is recorded as such.

@@ -63,7 +63,7 @@ pub struct QuotaSubject<'a> {
     pub limits: Option<&'a AccessLimits>,
     /// Whether the caller has a credential of the agent or its tenant. The usage of anonymous callers of a public agent is
     /// counted separately, against quotas of their own.
-    pub own: bool,
+    pub is_own: bool,
 }
 
 impl UsageBook {
@@ -84,10 +84,10 @@ impl UsageBook {
         });
         let counted = move |(scope, uid, limits): (LimitScope, Uuid, &UseLimits)| {
             limits.has_quota().then(|| {
-                if subject.own {
+                if subject.is_own {
                     (scope, uid, *limits)
                 } else {
-                    (scope, foreign_callers_of(uid), limits.of_strangers(self.options.strangers_percent))
+                    (scope, anonymous_of(uid), limits.of_strangers(self.options.strangers_percent))
                 }
             })
         };
@@ -115,7 +115,7 @@ impl UsageBook {
         }
         let (calls, at) = (i64::from(calls), self.sources.clock.now());
         for (nth, (scope, uid, limits)) in self.quotas_of(subject).enumerate() {
-            let holder = (uid, subject.own && scope == LimitScope::Tenant);
+            let holder = (uid, subject.is_own && scope == LimitScope::Tenant);
             let taken = Box::pin(self.quotas.take(holder, &limits, calls, self.sources.clock.as_ref())).await;
             if let Err(refused) = taken {
                 for (_, uid, limits) in self.quotas_of(subject).take(nth) {
@@ -191,7 +191,7 @@ impl UsageBook {
 }
 
 /// The UUID under which the quotas of all anonymous callers of an agent or a tenant are stored.
-fn foreign_callers_of(uid: Uuid) -> Uuid {
+fn anonymous_of(uid: Uuid) -> Uuid {
     let digest = Sha256::new().chain_update(b"strangers").chain_update(uid.as_bytes()).finalize();
     uuid_of_digest(&digest.into())
 }

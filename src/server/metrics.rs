@@ -172,7 +172,7 @@ impl Metrics {
         }
         let help = "Duration of requests of MCP endpoints; of streams, until they were opened.";
         let mut family = out.family("waggle_request_duration_seconds", Kind::Histogram, help);
-        for took in self.recorder.meter().took() {
+        for took in self.recorder.meter().durations() {
             family.durations(&[("method", took.method)], &took.durations);
         }
     }

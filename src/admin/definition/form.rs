@@ -11,7 +11,7 @@ use crate::model::content::ContentHash;
 use crate::model::fault::Fault;
 
 /// The size of the definition and of the JSON around the contents.
-const AROUND_CONTENTS: usize = 1024 * 1024;
+const ENVELOPE_BYTES: usize = 1024 * 1024;
 
 /// The bounds of contents.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ pub(crate) trait Form: Registered {
     /// The maximum size of a definition as JSON.
     fn most_bytes(limits: ContentLimits) -> usize {
         // Every character of text may be escaped; base64 has four bytes for three.
-        limits.content_bytes * 2 + AROUND_CONTENTS
+        limits.content_bytes * 2 + ENVELOPE_BYTES
     }
 
     /// The key in the JSON, if it is there.

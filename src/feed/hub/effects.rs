@@ -25,14 +25,14 @@ pub(super) struct TemplateEffects {
     /// The audience of all of the changes.
     pub(super) audience: Audience,
     /// The URIs and callers in question.
-    pub(super) watched: Watched,
+    pub(super) subscribed: SubscribedUris,
     /// The affected URIs by caller.
     pub(super) served: Vec<ServedAnew>,
 }
 
 /// Subscribed URIs, and the labels of the callers of streams.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct SubscribedUris {
     pub(super) uris: Vec<ResourceUri>,
     pub(super) callers: HashSet<CallerLabels>,
     /// Number of URIs that had been added to the topic.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::effects::{
-    Affected, Effects, TemplateEffects, Watched, affects_templated_uris, directly_affected,
+    Affected, Effects, SubscribedUris, TemplateEffects, affects_templated_uris, directly_affected,
 };
 use super::streams::MAX_CHANGES;
 use super::topic::Topic;
@@ -83,7 +83,7 @@ impl Feed {
             topic.mark_all(&audience, head.revision, timeline);
         } else {
             self.sources.pause(FailPoint::BeforeDelivery).await;
-            let effects = self.effects_of(topic, (seen, &changes), || topic.watched()).await;
+            let effects = self.effects_of(topic, (seen, &changes), || topic.subscribed_uris()).await;
             topic.mark(&effects, head.revision, timeline);
         }
         topic.wanted.lower(announced, head.revision);
@@ -122,19 +122,19 @@ impl Feed {
 }
 
 impl Feed {
-    /// What the changes after a revision affect. `watched` is called if resource templates changed, to find out which URIs are served
+    /// What the changes after a revision affect. `subscribed` is called if resource templates changed, to find out which URIs are served
     /// differently.
     pub(super) async fn effects_of(
         &self,
         topic: &Topic,
         (after, changes): (Revision, &[(Change, Audience)]),
-        watched: impl FnOnce() -> Watched,
+        subscribed: impl FnOnce() -> SubscribedUris,
     ) -> Effects {
         let direct = changes.iter().flat_map(|(change, audience)| {
             directly_affected(change).map(|(revision, affected)| (revision, affected, audience.clone()))
         });
         let direct = direct.chain(self.relisted_tools(topic, (after, changes)).await).collect();
-        Effects { direct, templates: self.template_effects(topic, changes, watched).await }
+        Effects { direct, templates: self.template_effects(topic, changes, subscribed).await }
     }
 
     /// The effects on the list of tools of changes to prompts that are tools.
@@ -164,19 +164,19 @@ impl Feed {
         &self,
         topic: &Topic,
         changes: &[(Change, Audience)],
-        watched: impl FnOnce() -> Watched,
+        subscribed: impl FnOnce() -> SubscribedUris,
     ) -> Option<TemplateEffects> {
         let changes: Vec<_> =
             changes.iter().filter(|(change, _)| affects_templated_uris(change)).cloned().collect();
         let last = changes.last()?.0.revision;
         let audience = changes.iter().map(|(_, audience)| audience.clone()).reduce(Audience::or)?;
-        let watched = watched();
-        let Watched { uris, callers, .. } = &watched;
+        let subscribed = subscribed();
+        let SubscribedUris { uris, callers, .. } = &subscribed;
         let served = match self.follower.get() {
             _ if uris.is_empty() => Vec::new(),
             Some(follower) => follower.served(topic.tenant, topic.agent, &changes, uris, callers).await,
             None => vec![ServedAnew::unknown(&changes, callers)],
         };
-        Some(TemplateEffects { last, audience, watched, served })
+        Some(TemplateEffects { last, audience, subscribed, served })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::dirty_set::DirtySet;
-use super::effects::{Affected, Effects, TemplateEffects, Watched};
+use super::effects::{Affected, Effects, SubscribedUris, TemplateEffects};
 use super::streams::MAX_CHANGES;
 use super::topic::Topic;
 use crate::feed::service::Feed;
@@ -49,8 +49,9 @@ impl Feed {
         let uris: Vec<_> = interests.iter().filter_map(|interest| uri_of(&interest.subject)).collect();
         // All of these changes concern the stream's caller.
         let changes: Vec<_> = changes.into_iter().map(|change| (change, Audience::Everybody)).collect();
-        let watched = || Watched { uris: uris.clone(), callers: HashSet::from([caller]), additions: 0 };
-        let Effects { direct, templates } = self.effects_of(topic, (since, &changes), watched).await;
+        let in_question =
+            || SubscribedUris { uris: uris.clone(), callers: HashSet::from([caller]), additions: 0 };
+        let Effects { direct, templates } = self.effects_of(topic, (since, &changes), in_question).await;
         let direct = direct.into_iter().map(|(revision, affected, _)| (revision, affected));
         let templated = templates.map(|TemplateEffects { last, served, .. }| {
             let known = served.into_iter().next().and_then(|served| served.uris);

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::dirty_set::{DirtySet, Recipients};
-use super::effects::{Affected, Effects, TemplateEffects, Watched};
+use super::effects::{Affected, Effects, SubscribedUris, TemplateEffects};
 use super::write_spans::WriteSpans;
 use crate::cache::WantedRevision;
 use crate::model::audience::Audience;
@@ -198,11 +198,11 @@ impl Topic {
     }
 
     /// The URIs with an interested stream, and the labels of the callers of streams.
-    pub(super) fn watched(&self) -> Watched {
+    pub(super) fn subscribed_uris(&self) -> SubscribedUris {
         let index = self.index.lock();
         let uris: Vec<_> = index.uris.keys().cloned().collect();
         let callers = if uris.is_empty() { HashSet::new() } else { index.callers() };
-        Watched { uris, callers, additions: index.additions }
+        SubscribedUris { uris, callers, additions: index.additions }
     }
 
     /// Marks the affected subjects and records that every change up to `until` is marked.
@@ -330,7 +330,9 @@ impl Index {
     }
 
     fn mark_templated(&self, changed: &TemplateEffects) {
-        let TemplateEffects { last, audience, watched: Watched { uris, callers, additions }, .. } = changed;
+        let TemplateEffects {
+            last, audience, subscribed: SubscribedUris { uris, callers, additions }, ..
+        } = changed;
         // What the changes affect was determined without the URIs and callers that were added since.
         let new_uris = self.uris.iter().filter(|(_, entry)| entry.number > *additions);
         self.mark_uris(Recipients::Of(audience), *last, new_uris.map(|(uri, _)| uri));

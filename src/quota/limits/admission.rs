@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use governor::clock::{Clock, DefaultClock};
 
 use super::caller_limiters::{CallerLimiters, ChargedLimiters};
-use super::uploads::{Reservation, Uploader};
-use super::{Holder, Left, Limiter, Limits, RateLimitStatus, RateLimitSubject};
+use super::uploads::{UploadReservation, Uploader};
+use super::{Left, Limiter, Limits, RateLimitHolder, RateLimitStatus, RateLimitSubject};
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope};
@@ -72,7 +72,7 @@ impl<C: Clock + Clone> Limits<C> {
         let group = if subject.is_own {
             Uploader::Tenant(subject.tenant)
         } else {
-            Uploader::ForeignCallers(subject.agent)
+            Uploader::Anonymous(subject.agent)
         };
         let uploaders = [key.unwrap_or(Uploader::Address(client)), group];
         Ok(Admission { limits: self, charged, uploaders })
@@ -95,7 +95,7 @@ impl<C: Clock + Clone> Limits<C> {
     ///
     /// # Errors
     /// [`Fault::Unavailable`].
-    pub fn reserve(&self, credential: Option<&Credential>, bytes: usize) -> Result<Reservation, Fault> {
+    pub fn reserve(&self, credential: Option<&Credential>, bytes: usize) -> Result<UploadReservation, Fault> {
         let key = credential.map(|credential| Uploader::Key(credential.key));
         let tenant = credential.map(|credential| Uploader::Tenant(credential.tenant));
         self.uploads.reserve(key, tenant, bytes)
@@ -172,7 +172,7 @@ impl<C: Clock + Clone> Admission<'_, C> {
     ///
     /// # Errors
     /// [`Fault::Unavailable`].
-    pub fn reserve(&self, bytes: usize) -> Result<Reservation, Fault> {
+    pub fn reserve(&self, bytes: usize) -> Result<UploadReservation, Fault> {
         let [own, group] = self.uploaders;
         self.limits.uploads.reserve(Some(own), Some(group), bytes)
     }
@@ -195,7 +195,7 @@ impl<C: Clock + Clone> Limits<C> {
     /// # Errors
     /// [`Fault::RateLimited`].
     pub fn charge_call(&self, credential: &Credential, cost: u32) -> Result<Option<RateLimitStatus>, Fault> {
-        let tenant = self.calls.of(Holder::Tenant(credential.tenant), self.options.tenant);
+        let tenant = self.calls.of(RateLimitHolder::Tenant(credential.tenant), self.options.tenant);
         let charged = [self.key_of(credential), (LimitScope::Tenant, tenant)];
         self.charge(charged.iter(), cost, self.calls.now())
     }
@@ -207,7 +207,7 @@ impl<C: Clock + Clone> Limits<C> {
     /// [`Fault::RateLimited`].
     pub fn charge_delivery(&self, tenant: TenantId, cost: u32) -> Result<(), Fault> {
         let rate = self.options.tenant;
-        let limiter = self.calls.of(Holder::Deliveries(tenant), rate);
+        let limiter = self.calls.of(RateLimitHolder::Deliveries(tenant), rate);
         let cost = rate.map_or(cost, |rate| cost.min(rate.burst.get()));
         self.charge([(LimitScope::Tenant, limiter)].iter(), cost, self.calls.now()).map(drop)
     }
@@ -223,7 +223,7 @@ impl<C: Clock + Clone> Limits<C> {
 
     fn key_of(&self, credential: &Credential) -> (LimitScope, Arc<Limiter>) {
         let rate = credential.limits.over(self.options.key);
-        (LimitScope::Key, self.calls.of(Holder::Key(credential.key), rate))
+        (LimitScope::Key, self.calls.of(RateLimitHolder::Key(credential.key), rate))
     }
 }
 

@@ -26,7 +26,7 @@ use self::status::static_policy;
 pub use self::status::{RateLimitStatus, retry_after, write_refusal};
 use self::table::{Left, Limiter, Refused, Table};
 use self::uploads::Uploads;
-pub use self::uploads::{BodyPace, Reservation, UploadOptions};
+pub use self::uploads::{BodyPace, UploadOptions, UploadReservation};
 use crate::model::agent::AccessLimits;
 use crate::model::caller::{Credential, Recognition};
 use crate::model::client_address::ClientAddress;
@@ -72,11 +72,11 @@ impl LimitOptions {
 
 /// The subject of a limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Holder {
+enum RateLimitHolder {
     Key(KeyId),
     Agent(AgentId),
     /// All anonymous callers of a public agent.
-    ForeignCallers(AgentId),
+    Anonymous(AgentId),
     Tenant(TenantId),
     /// The requests to the hooks of a tenant.
     Deliveries(TenantId),
@@ -102,11 +102,11 @@ pub struct RateLimitSubject<'a> {
 /// The limits of this replica.
 #[derive(Debug)]
 pub struct Limits<C: Clock + Clone = DefaultClock> {
-    holders: Table<Holder, C>,
+    holders: Table<RateLimitHolder, C>,
     addresses: Table<ClientAddress, C>,
     look_ups: Table<ClientAddress, C>,
     /// The limiters of keys and tenants on the administration API.
-    calls: Table<Holder, C>,
+    calls: Table<RateLimitHolder, C>,
     /// The limiters of addresses on the administration API, for calls that need no credential.
     visits: Table<ClientAddress, C>,
     uploads: Arc<Uploads>,
@@ -186,18 +186,21 @@ impl<C: Clock + Clone> Limits<C> {
     }
 
     /// The limiters that a request is charged to in addition to its address, with their rates.
-    fn holders(&self, subject: &RateLimitSubject<'_>) -> [Option<(LimitScope, Holder, Option<Rate>)>; 3] {
+    fn holders(
+        &self,
+        subject: &RateLimitSubject<'_>,
+    ) -> [Option<(LimitScope, RateLimitHolder, Option<Rate>)>; 3] {
         let own = subject.is_own;
         let key = subject.credential.map(|credential| {
             let rate = credential.limits.over(self.options.key);
-            (LimitScope::Key, Holder::Key(credential.key), rate)
+            (LimitScope::Key, RateLimitHolder::Key(credential.key), rate)
         });
         let counted = subject.limits.quota_holder;
-        let agent = if own { Holder::Agent(counted) } else { Holder::ForeignCallers(counted) };
+        let agent = if own { RateLimitHolder::Agent(counted) } else { RateLimitHolder::Anonymous(counted) };
         let agent = (LimitScope::Agent, agent, subject.limits.agent.rate().over(self.options.agent));
         let tenant = own.then(|| {
             let rate = subject.limits.tenant.rate().over(self.options.tenant);
-            (LimitScope::Tenant, Holder::Tenant(subject.tenant), rate)
+            (LimitScope::Tenant, RateLimitHolder::Tenant(subject.tenant), rate)
         });
         [key, Some(agent), tenant]
     }

@@ -1,6 +1,6 @@
 //! Memory of request bodies that have not arrived completely or are in use, accounted before it is allocated.
 //!
-//! [`Uploads`] bounds the bytes of the process, of one tenant and of one key; a [`Reservation`] holds bytes of all
+//! [`Uploads`] bounds the bytes of the process, of one tenant and of one key; a [`UploadReservation`] holds bytes of all
 //! three until it is dropped. An entry exists only while something is reserved for it.
 
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(super) enum Uploader {
     Address(ClientAddress),
     Tenant(TenantId),
     /// All anonymous callers of a public agent.
-    ForeignCallers(AgentId),
+    Anonymous(AgentId),
 }
 
 /// The reserved bytes.
@@ -82,10 +82,10 @@ impl Uploads {
         own: Option<Uploader>,
         group: Option<Uploader>,
         bytes: usize,
-    ) -> Result<Reservation, Fault> {
+    ) -> Result<UploadReservation, Fault> {
         let bytes = bytes as u64;
         let mut reservation =
-            Reservation { uploads: Arc::clone(self), own: None, group: None, total: 0, bytes };
+            UploadReservation { uploads: Arc::clone(self), own: None, group: None, total: 0, bytes };
         let UploadOptions { total, per_tenant, per_key, .. } = self.options;
         for (uploader, most, taken) in
             [(own, per_key, &mut reservation.own), (group, per_tenant, &mut reservation.group)]
@@ -128,7 +128,7 @@ impl Uploads {
 
 /// Reserved bytes, until dropped.
 #[derive(Debug)]
-pub struct Reservation {
+pub struct UploadReservation {
     uploads: Arc<Uploads>,
     own: Option<Uploader>,
     group: Option<Uploader>,
@@ -136,7 +136,7 @@ pub struct Reservation {
     bytes: u64,
 }
 
-impl Reservation {
+impl UploadReservation {
     /// Returns the bytes that a body shorter than its reservation does not need.
     pub fn shrink_to(&mut self, bytes: usize) {
         let spare = self.bytes.saturating_sub(bytes as u64);
@@ -154,7 +154,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for UploadReservation {
     fn drop(&mut self) {
         self.give_back(self.bytes);
     }
