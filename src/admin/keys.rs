@@ -26,7 +26,7 @@ use crate::identity::keys::{IssuedKey, KeyChange, NewKey};
 use crate::model::caller::KeyScope;
 use crate::model::client_address::Networks;
 use crate::model::fault::Fault;
-use crate::model::ids::{KeyId, PrincipalId};
+use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::key::ApiKey;
 use crate::model::label::{Label, Labels};
 use crate::model::limits::RateLimit;
@@ -180,6 +180,40 @@ fn checked_end(given: Option<OffsetDateTime>) -> Result<Option<OffsetDateTime>, 
     Ok(end.map(OffsetDateTime::truncate_to_microsecond))
 }
 
+/// Creates a key of an agent, or an owner key of a tenant.
+async fn create(
+    app: &Admin,
+    authority: &Authority,
+    (tenant, agent): (TenantId, Option<AgentId>),
+    new: Create,
+) -> Result<impl IntoResponse + use<>, Fault> {
+    let default_name = if agent.is_some() { "key" } else { "owner" };
+    let new = NewKey {
+        tenant,
+        agent,
+        name: new.name.map_or_else(|| default_name.to_owned(), Name::into),
+        scopes: checked_scopes(new.scopes)?,
+        labels: new.labels.unwrap_or_default(),
+        expires_at: checked_end(new.expires_at)?,
+        limits: app.settable.key(new.limits)?,
+        networks: checked_networks(new.networks)?,
+    };
+    let (status, audited) = authority.answers(StatusCode::CREATED);
+    Ok(issued(status, app.identity.create_key(new, authority.maker(), audited).await?))
+}
+
+/// A page of the keys of an agent, or of the owner keys of a tenant.
+async fn list(
+    app: &Admin,
+    (tenant, agent): (TenantId, Option<AgentId>),
+    params: &PageParams,
+) -> Result<Json<Items<KeyView>>, Fault> {
+    let page = params.open(&app.seal, "keys", agent.map_or(tenant.0, |agent| agent.0))?;
+    let after = page.after.parse().unwrap_or(Uuid::nil());
+    let keys = app.identity.keys(tenant, agent, after, page.read()).await?;
+    Ok(page.answer(keys, |key| key.uid.to_string(), KeyView::from))
+}
+
 /// Creates a key of an agent. The answer is the only one that contains it.
 #[utoipa::path(
     post,
@@ -198,18 +232,7 @@ pub(super) async fn create_agent(
     Input(new): Input<Create>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.identity, &slug).await?;
-    let new = NewKey {
-        tenant: agent.tenant,
-        agent: Some(agent.uid),
-        name: new.name.map_or_else(|| "key".to_owned(), Name::into),
-        scopes: checked_scopes(new.scopes)?,
-        labels: new.labels.unwrap_or_default(),
-        expires_at: checked_end(new.expires_at)?,
-        limits: app.settable.key(new.limits)?,
-        networks: checked_networks(new.networks)?,
-    };
-    let (status, audited) = authority.answers(StatusCode::CREATED);
-    Ok(issued(status, app.identity.create_key(new, authority.maker(), audited).await?))
+    Ok(create(&app, &authority, (agent.tenant, Some(agent.uid)), new).await?)
 }
 
 /// Creates an owner key of a tenant. The answer is the only one that contains it.
@@ -231,18 +254,7 @@ pub(super) async fn create_owner(
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
     let tenant = authority.tenant(&app.identity, &slug).await?;
-    let new = NewKey {
-        tenant: tenant.uid,
-        agent: None,
-        name: new.name.map_or_else(|| "owner".to_owned(), Name::into),
-        scopes: checked_scopes(new.scopes)?,
-        labels: new.labels.unwrap_or_default(),
-        expires_at: checked_end(new.expires_at)?,
-        limits: app.settable.key(new.limits)?,
-        networks: checked_networks(new.networks)?,
-    };
-    let (status, audited) = authority.answers(StatusCode::CREATED);
-    Ok(issued(status, app.identity.create_key(new, authority.maker(), audited).await?))
+    Ok(create(&app, &authority, (tenant.uid, None), new).await?)
 }
 
 /// Lists the keys of an agent.
@@ -261,10 +273,7 @@ pub(super) async fn list_agent(
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.agent(&app.identity, &slug).await?;
-    let page = params.open(&app.seal, "keys", agent.uid.0)?;
-    let after = page.after.parse().unwrap_or(Uuid::nil());
-    let keys = app.identity.keys(agent.tenant, Some(agent.uid), after, page.read()).await?;
-    Ok(page.answer(keys, |key| key.uid.to_string(), KeyView::from))
+    Ok(list(&app, (agent.tenant, Some(agent.uid)), &params).await?)
 }
 
 /// Lists the owner keys of a tenant.
@@ -284,10 +293,7 @@ pub(super) async fn list_owner(
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
     let tenant = authority.tenant(&app.identity, &slug).await?;
-    let page = params.open(&app.seal, "keys", tenant.uid.0)?;
-    let after = page.after.parse().unwrap_or(Uuid::nil());
-    let keys = app.identity.keys(tenant.uid, None, after, page.read()).await?;
-    Ok(page.answer(keys, |key| key.uid.to_string(), KeyView::from))
+    Ok(list(&app, (tenant.uid, None), &params).await?)
 }
 
 /// Changes the limits and the labels of a key.
