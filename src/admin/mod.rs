@@ -29,6 +29,7 @@ mod prompts;
 mod resources;
 mod search;
 mod services;
+mod skill_files;
 mod skills;
 mod templates;
 mod tenants;
@@ -97,7 +98,7 @@ fn operations() -> OpenApiRouter<Arc<Admin>> {
         .routes(routes!(resources::touch))
         .routes(routes!(templates::list_or_read, templates::write, templates::remove))
         .routes(routes!(skills::list_or_read, skills::write, skills::remove))
-        .routes(routes!(skills::read_file, skills::write_file, skills::remove_file))
+        .routes(routes!(skill_files::read, skill_files::write, skill_files::remove))
         .routes(routes!(mounts::list))
         .routes(routes!(mounts::read, mounts::write, mounts::remove))
         .routes(routes!(prompts::list))
