@@ -75,10 +75,7 @@ pub(super) async fn write(
     params(("agent" = String, Path, description = "The id of the agent"), FileParams),
     responses((status = 200, description = "The bytes", body = Vec<u8>, content_type = "*/*", headers(("ETag" = String, description = "The revision that last changed the skill"))), Problems)
 )]
-pub(super) async fn read(
-    call: CatalogCall,
-    Params(params): Params<FileParams>,
-) -> Answer<impl IntoResponse> {
+pub(super) async fn read(call: CatalogCall, Params(params): Params<FileParams>) -> Answer<impl IntoResponse> {
     let agent = call.agent().await?;
     let (skill, path) = params.parse()?;
     let file = call.app.catalog.read_file(&agent, &SkillRoot::of(&skill), &path).await?;

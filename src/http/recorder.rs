@@ -11,7 +11,8 @@ use std::time::Duration;
 use http::Response;
 use hyper::body::Body as HttpBody;
 
-use super::context::{ChargedQuotas, CompletedRequest, MethodLabel, RequestContext, RequestLabels};
+use super::context::{ChargedQuotas, CompletedRequest, RequestContext};
+use super::metric_labels::{MethodLabel, RequestLabels};
 use super::tenant_meter::{CountedRequest, TenantMeter};
 use crate::audit::AuditRecorder;
 use crate::model::audit::event::Event;
