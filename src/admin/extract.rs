@@ -12,7 +12,7 @@ use crate::http::intake::SharedContext;
 use crate::http::problem::{self, AdminFault};
 use crate::http::{media_type, precondition};
 use crate::model::fault::Fault;
-use crate::model::json::{Object, is_too_deep};
+use crate::model::json::{MAX_DEPTH, Object, is_too_deep};
 use crate::model::precondition::Precondition;
 
 /// The body limit of a JSON body without contents.
@@ -154,7 +154,7 @@ pub(super) async fn bytes(request: Request, limit: usize) -> Result<Bytes, Fault
 /// Parses a JSON object.
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Fault> {
     if is_too_deep(body) {
-        return Err(Fault::InvalidRequest("the body nests deeper than 64 levels".into()));
+        return Err(Fault::InvalidRequest(format!("the body nests deeper than {MAX_DEPTH} levels").into()));
     }
     match serde_json::from_slice(body) {
         Ok(Object(parsed)) => Ok(parsed),

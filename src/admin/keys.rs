@@ -369,7 +369,10 @@ pub(super) async fn rotate(
     let rotation: Rotate = optional_json(request).await?;
     let grace = rotation.grace_seconds.unwrap_or(DEFAULT_GRACE);
     if grace > LONGEST_GRACE {
-        return Err(Fault::invalid_params("graceSeconds must be at most 2592000, thirty days").into());
+        return Err(Fault::invalid_params(format!(
+            "graceSeconds must be at most {LONGEST_GRACE}, thirty days"
+        ))
+        .into());
     }
     let (status, audited) = authority.answers(StatusCode::CREATED);
     Ok(issued(

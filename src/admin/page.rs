@@ -37,7 +37,7 @@ impl PageParams {
     ) -> Result<Page<'a>, Fault> {
         let limit = self.limit.unwrap_or(DEFAULT_LIMIT);
         if !(1..=MAX_LIMIT).contains(&limit) {
-            return Err(Fault::invalid_params("limit must be 1 to 500"));
+            return Err(Fault::invalid_params(format!("limit must be 1 to {MAX_LIMIT}")));
         }
         let after = self.cursor.as_deref().map(|cursor| seal.open(list, uid, cursor)).transpose()?;
         Ok(Page { seal, list, uid, limit, after: after.unwrap_or_default() })

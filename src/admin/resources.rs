@@ -185,7 +185,7 @@ impl Form for Resource {
         }
         let contents = input.contents.unwrap_or_default();
         if contents.len() > MAX_PARTS {
-            return Err(Fault::invalid_params("contents: at most 1000"));
+            return Err(Fault::invalid_params(format!("contents: at most {MAX_PARTS}")));
         }
         let definition = DefinitionInput {
             name: input.name,
