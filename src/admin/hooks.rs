@@ -7,6 +7,7 @@ use axum::response::IntoResponse;
 use axum::routing::post;
 use axum::{Json, Router};
 use http::StatusCode;
+use http::header::ETAG;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
@@ -14,11 +15,12 @@ use utoipa::ToSchema;
 use super::authentication::Visit;
 use super::authority::Authority;
 use super::definitions::CatalogCall;
-use super::extract::{Json as Input, Nothing, Params, Segment, bytes};
-use super::openapi::{Problems, WriteProblems};
+use super::extract::{Condition, Json as Input, Nothing, Params, Segment, bytes};
+use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::services::{Admin, Answer, App};
 use crate::http::intake::SharedContext;
+use crate::http::precondition::etag;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
 use crate::model::client_address::ClientAddress;
@@ -106,7 +108,7 @@ pub(super) struct CreatedHook {
     tag = "Hooks",
     params(("agent" = String, Path, description = "The id of the agent")),
     request_body = NewHook,
-    responses((status = 201, description = "The hook with its secret", body = CreatedHook), WriteProblems)
+    responses((status = 201, description = "The hook with its secret", body = CreatedHook, headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn create(
     call: CatalogCall,
@@ -117,7 +119,7 @@ pub(super) async fn create(
     let subject = new.check()?;
     let (status, audited) = call.authority.answers(StatusCode::CREATED);
     let (hook, secret) = call.app.connections.create_hook(AgentRef::from(&agent), subject, audited).await?;
-    Ok((status, Json(CreatedHook { hook: hook.into(), secret })))
+    Ok((status, [(ETAG, etag(hook.revision))], Json(CreatedHook { hook: hook.into(), secret })))
 }
 
 /// Lists the hooks of an agent.
@@ -143,21 +145,22 @@ pub(super) async fn list(call: CatalogCall, Params(params): Params<PageParams>) 
     path = "/admin/v1/hooks/{hook}",
     operation_id = "deleteHook",
     tag = "Hooks",
-    params(("hook" = Uuid, Path, description = "The id of the hook")),
-    responses((status = 204, description = "Deleted"), WriteProblems)
+    params(("hook" = Uuid, Path, description = "The id of the hook"), Preconditions),
+    responses((status = 204, description = "Deleted", headers(("ETag" = String, description = "The revision that last changed it"))), WriteProblems)
 )]
 pub(super) async fn remove(
     State(app): App,
     authority: Authority,
     Segment(id): Segment,
     _: Params<Nothing>,
+    Condition(condition): Condition,
 ) -> Answer<impl IntoResponse> {
     let (hook, agent) = app.connections.hook(&id).await?;
     let managed = authority.catalog_of(&app.identity, &agent).await;
     managed.map_err(|fault| if fault == Fault::NO_AGENT { Fault::NotFound("hook") } else { fault })?;
     let (status, audited) = authority.answers(StatusCode::NO_CONTENT);
-    app.connections.delete_hook(hook, audited).await?;
-    Ok(status)
+    let written = app.connections.delete_hook(hook, condition, audited).await?;
+    Ok((status, [(ETAG, etag(written.revision))]))
 }
 
 /// The route of requests to hooks, which need no credential but a signature.

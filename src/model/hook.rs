@@ -6,6 +6,7 @@ use super::audit::chain::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::connection::Sealed;
 use super::ids::{AgentRef, HookId, ResourceUri, Slug};
+use super::scope::Revision;
 
 /// What a request to a hook is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Hook {
     pub sealed: Sealed,
     /// When it was created.
     pub created_at: OffsetDateTime,
+    /// The revision of its tenant that created it.
+    pub revision: Revision,
 }
 
 impl Fingerprint for Hook {

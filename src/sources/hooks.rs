@@ -18,6 +18,7 @@ use crate::model::caller::Payer;
 use crate::model::fault::{Fault, shortened};
 use crate::model::hook::{Hook, HookSubject};
 use crate::model::ids::{AgentRef, HookId, TenantId};
+use crate::model::precondition::{Precondition, Written};
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::store::write::{Write, WriteSummary};
 
@@ -96,7 +97,7 @@ impl Connections {
         self.sources.random.fill(&mut secret)?;
         let uid = HookId(self.sources.uid()?);
         let sealed = keys.seal(uid.0, SECRET, &secret, self.sources.random.as_ref())?;
-        let hook = Hook { uid, agent, subject, sealed, created_at: self.sources.clock.now() };
+        let hook = Hook { uid, agent, subject, sealed, created_at: self.sources.clock.now(), revision };
         write.put_hook(&hook).await?;
         write.change(Scope::from(agent.tenant), ChangeKind::Hook, uid.to_string());
         write.set_summary(summary(&hook, revision, None, Some(&hook)));
@@ -120,8 +121,13 @@ impl Connections {
     /// Deletes a hook.
     ///
     /// # Errors
-    /// [`Fault::NotFound`].
-    pub async fn delete_hook(self: &Arc<Self>, hook: Hook, audited: AuditedWrite) -> Result<(), Fault> {
+    /// [`Fault::NotFound`], [`Fault::RevisionMismatch`].
+    pub async fn delete_hook(
+        self: &Arc<Self>,
+        hook: Hook,
+        condition: Precondition,
+        audited: AuditedWrite,
+    ) -> Result<Written, Fault> {
         let this = Arc::clone(self);
         let scope = Scope::from(hook.agent.tenant);
         self.writer
@@ -131,9 +137,10 @@ impl Connections {
                     if !write.delete_hook(hook.uid).await? {
                         return Err(NO_HOOK);
                     }
+                    condition.check(Some(hook.revision))?;
                     write.change(scope, ChangeKind::Hook, hook.uid.to_string());
                     write.set_summary(summary(&hook, revision, Some(&hook), None));
-                    Ok(())
+                    Ok(Written { revision, created: false })
                 };
                 this.writer.transact(scope, &audited, work).await
             })

@@ -25,6 +25,7 @@ struct Row {
     key_id: String,
     sealed: Vec<u8>,
     created_at: OffsetDateTime,
+    revision: i64,
 }
 
 impl TryFrom<Row> for Hook {
@@ -43,6 +44,7 @@ impl TryFrom<Row> for Hook {
             subject,
             sealed: Sealed { key: row.key_id, bytes: row.sealed },
             created_at: row.created_at,
+            revision: Revision(row.revision),
         })
     }
 }
@@ -54,8 +56,8 @@ impl Store {
         let row = self
             .read(async |connection| {
                 sqlx::query!(
-                    "select h.uid, h.tenant, h.agent, h.uris, h.mount, h.key_id, h.sealed, h.created_at, a.slug from hooks h \
-                     join agents a on a.tenant = h.tenant and a.uid = h.agent \
+                    "select h.uid, h.tenant, h.agent, h.uris, h.mount, h.key_id, h.sealed, h.created_at, h.revision, a.slug \
+                     from hooks h join agents a on a.tenant = h.tenant and a.uid = h.agent \
                      where h.uid = $1 and coalesce(a.deleted_at, 'infinity') = 'infinity'",
                     uid.0
                 )
@@ -66,8 +68,8 @@ impl Store {
         let hook = row.map(|row| {
             let (uid, tenant, agent) = (row.uid, row.tenant, row.agent);
             let (uris, mount) = (row.uris, row.mount);
-            let (key_id, sealed, created_at) = (row.key_id, row.sealed, row.created_at);
-            let row = (Row { uid, tenant, agent, uris, mount, key_id, sealed, created_at }, row.slug);
+            let (key_id, sealed, created_at, revision) = (row.key_id, row.sealed, row.created_at, row.revision);
+            let row = (Row { uid, tenant, agent, uris, mount, key_id, sealed, created_at, revision }, row.slug);
             Ok((Hook::try_from(row.0)?, row.1))
         });
         hook.transpose()
@@ -79,7 +81,7 @@ impl Store {
             .read(async |connection| {
                 sqlx::query_as!(
                     Row,
-                    "select uid, tenant, agent, uris, mount, key_id, sealed, created_at from hooks \
+                    "select uid, tenant, agent, uris, mount, key_id, sealed, created_at, revision from hooks \
                      where tenant = $1 and agent = $2 and uid > $3 order by uid limit $4",
                     agent.tenant.0,
                     agent.uid.0,
@@ -178,8 +180,8 @@ impl Write {
     pub async fn put_hook(&mut self, hook: &Hook) -> Result<(), StoreError> {
         let uris: Vec<_> = hook.subject.uris().iter().map(ToString::to_string).collect();
         sqlx::query!(
-            "insert into hooks (uid, tenant, agent, uris, mount, key_id, sealed, created_at) \
-             values ($1, $2, $3, $4, $5, $6, $7, $8) \
+            "insert into hooks (uid, tenant, agent, uris, mount, key_id, sealed, created_at, revision) \
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
              on conflict (uid) do update set key_id = excluded.key_id, sealed = excluded.sealed",
             hook.uid.0,
             hook.agent.tenant.0,
@@ -189,6 +191,7 @@ impl Write {
             hook.sealed.key,
             hook.sealed.bytes,
             hook.created_at,
+            hook.revision.0,
         )
         .execute(self.connection())
         .await?;
@@ -210,7 +213,7 @@ impl Write {
     ) -> Result<Vec<Hook>, StoreError> {
         let rows = sqlx::query_as!(
             Row,
-            "select uid, tenant, agent, uris, mount, key_id, sealed, created_at from hooks \
+            "select uid, tenant, agent, uris, mount, key_id, sealed, created_at, revision from hooks \
              where key_id <> $1 and uid > $2 order by uid limit $3",
             key,
             after,

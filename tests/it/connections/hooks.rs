@@ -108,7 +108,8 @@ async fn hooks_are_created_listed_and_deleted() {
     let list = answered(200, None, &json!({"items": [shown], "nextCursor": null}));
     assert_eq!(normalized(&replica.http.admin(&key, "GET", "/agents/a/hooks", None).await), list);
     shown["secret"] = json!(secret);
-    assert_eq!(normalized(&made), answered(201, None, &shown));
+    let created = made.revision();
+    assert_eq!(normalized(&made), answered(201, Some(created), &shown));
     let id = made.json()["id"].as_str().unwrap().to_owned();
 
     keys.write(&[2, 1]);
@@ -129,7 +130,13 @@ async fn hooks_are_created_listed_and_deleted() {
     for (key, id) in [(&foreign, id.as_str()), (&key, "unknown")] {
         assert_eq!(delete(key, id).await, gone);
     }
-    assert_eq!(delete(&key, &id).await, answered(204, None, &Value::Null));
+    let path = format!("/hooks/{id}");
+    let conditional = async |named: i64| {
+        let (authorization, named) = (format!("Bearer {key}"), format!("\"{named}\""));
+        replica.http.send("DELETE", &format!("/admin/v1{path}"), &[("authorization", &authorization), ("if-match", &named)], "").await
+    };
+    assert_eq!(conditional(created + 1).await.status, 412);
+    assert_eq!(normalized(&conditional(created).await), answered(204, Some(created + 1), &Value::Null));
     assert_eq!(delete(&key, &id).await, gone);
     let create = async |uris: Value| {
         let answer = replica.admin("POST", "/agents/a/hooks", Some(json!({"uris": uris}))).await;

@@ -106,7 +106,7 @@ async fn hook_names_either_resources_or_a_mount() {
     let list = site.replica.admin("GET", HOOKS, None).await;
     assert_eq!(normalized(&list), answered(200, None, &json!({"items": [shown], "nextCursor": null})));
     shown["secret"] = secret;
-    assert_eq!(normalized(&made), answered(201, None, &shown));
+    assert_eq!(normalized(&made), answered(201, Some(made.revision()), &shown));
 }
 
 #[tokio::test]
