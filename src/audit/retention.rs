@@ -13,6 +13,8 @@ use crate::store::audit::partitions::{Dropped, day_of};
 const DAYS_AHEAD: i32 = 7;
 /// Interval between runs.
 const INTERVAL: Duration = Duration::from_hours(1);
+/// The wait for a clock that is not confirmed.
+const CLOCK_RETRY: Duration = Duration::from_mins(1);
 
 /// Options of the retention task.
 #[derive(Debug, Clone)]
@@ -38,11 +40,13 @@ async fn drop_partitions(log: &mut AuditLog, options: &RetentionOptions) -> Resu
 
 /// Runs the retention task until `stop`.
 pub(super) async fn run(mut log: AuditLog, options: RetentionOptions, stop: CancellationToken) {
-    let mut tick = tokio::time::interval(INTERVAL);
-    while stop.run_until_cancelled(tick.tick()).await.is_some() {
+    let mut wait = Duration::ZERO;
+    while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
+        let is_confirmed = options.sources.clock.is_confirmed();
+        wait = if is_confirmed { INTERVAL } else { CLOCK_RETRY };
         let run = async {
             create_partitions(&mut log, &options).await?;
-            drop_partitions(&mut log, &options).await
+            if is_confirmed { drop_partitions(&mut log, &options).await } else { Ok(Dropped::Done(0)) }
         };
         match stop.run_until_cancelled(run).await {
             Some(Ok(Dropped::Done(partitions @ 1..))) => {

@@ -36,7 +36,9 @@ impl StoreMaintenance {
         let mut ticks = tokio::time::interval_at(Instant::now() + START_DELAY, EVERY);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
             self.prune_changes(&stop).await;
-            self.purge(&stop).await;
+            if self.sources.clock.is_confirmed() {
+                self.purge(&stop).await;
+            }
         }
     }
 

@@ -21,6 +21,12 @@ pub trait Clock: Send + Sync {
     fn is_skewed(&self) -> bool {
         false
     }
+
+    /// Whether the local clock is known to agree with the database's. What is deleted by its age cannot be restored: it is
+    /// deleted only while the clock is confirmed.
+    fn is_confirmed(&self) -> bool {
+        true
+    }
 }
 
 /// The system clock.
@@ -62,6 +68,8 @@ pub struct DatabaseClock<C> {
     local: C,
     /// Added to the local clock, in microseconds.
     offset: AtomicI64,
+    /// Whether there was a sample.
+    sampled: AtomicBool,
     /// Whether the local clock differed by [`SKEW_THRESHOLD`] or more in the last sample.
     skewed: AtomicBool,
 }
@@ -69,7 +77,12 @@ pub struct DatabaseClock<C> {
 impl<C> DatabaseClock<C> {
     /// A clock without an offset.
     pub fn new(local: C) -> Self {
-        Self { local, offset: AtomicI64::new(0), skewed: AtomicBool::new(false) }
+        Self {
+            local,
+            offset: AtomicI64::new(0),
+            sampled: AtomicBool::new(false),
+            skewed: AtomicBool::new(false),
+        }
     }
 
     /// Updates and logs whether the local clock is skewed.
@@ -83,6 +96,7 @@ impl<C> DatabaseClock<C> {
             (true, false) => tracing::info!("local clock agrees with the database's again"),
             _ => {}
         }
+        self.sampled.store(true, Ordering::Release);
     }
 }
 
@@ -117,6 +131,10 @@ impl<C: Clock> Clock for DatabaseClock<C> {
 
     fn is_skewed(&self) -> bool {
         self.skewed.load(Ordering::Acquire)
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.sampled.load(Ordering::Acquire) && !self.is_skewed()
     }
 }
 
@@ -164,6 +182,16 @@ mod tests {
         assert!(skewed(&[(0, 90_000, 0), (90_000, 90_000, 90_000)]));
         assert!(!skewed(&[(0, 90_000, 0), (90_000, 30_000, 90_000)]), "the clock was corrected by a minute");
         assert!(skewed(&[(0, 25 * 3_600_000, 0)]), "beyond the offset that is followed");
+    }
+
+    #[test]
+    fn clock_is_confirmed_by_a_sample_that_agrees() {
+        let confirmed = |samples: &[_]| sampled(samples).is_confirmed();
+        assert!(!confirmed(&[]));
+        assert!(!confirmed(&[(0, 0, 1_001)]), "too slow a sample");
+        assert!(confirmed(&[(0, 59_999, 0)]));
+        assert!(!confirmed(&[(0, 25 * 3_600_000, 0)]));
+        assert!(!confirmed(&[(0, 0, 0), (0, 60_000, 0)]));
     }
 
     #[test]

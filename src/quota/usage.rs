@@ -182,6 +182,9 @@ impl UsageBook {
     }
 
     async fn prune(&self) {
+        if !self.sources.clock.is_confirmed() {
+            return;
+        }
         let now = self.sources.clock.now();
         let quotas = now.date().saturating_sub(time::Duration::days(70));
         if let Err(error) = self.store.delete_usage_before(now - self.options.retain, quotas).await {

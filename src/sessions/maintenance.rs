@@ -36,7 +36,7 @@ impl Sessions {
                     self.write_uses().await;
                     // After an outage all replicas have one interval to write their uses before sessions expire.
                     let before = std::mem::replace(&mut proven, self.loader.is_proven());
-                    if before && proven {
+                    if before && proven && self.sources.clock.is_confirmed() {
                         self.expire(&stop).await;
                     }
                 }
