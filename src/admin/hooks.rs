@@ -176,6 +176,7 @@ async fn receive(State(app): App, _: Visit, Segment(id): Segment, request: Reque
     }
     let delivery = delivery?;
     app.authenticator.charge_delivery(delivery.tenant(), delivery.cost(app.costs.admin_write))?;
+    call.intake.acquire_work_permit()?;
     let accepted = StatusCode::ACCEPTED;
     let audited = AuditedWrite::new(Arc::clone(&call) as Arc<_>, accepted.as_u16(), accepted.as_u16());
     app.connections.receive(delivery, audited).await?;

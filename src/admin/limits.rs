@@ -1,13 +1,21 @@
 //! Validation of limits, and the bounds of manifests.
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::authority::Authority;
+use crate::cache::{FairPermit, FairSemaphore};
+use crate::http::intake::Intake;
 use crate::model::fault::Fault;
+use crate::model::ids::TenantId;
 use crate::model::limits::{Rate, RateLimit, UseLimits};
 
-/// How many manifests are processed at once; others wait.
+/// How many manifests and skills are processed at once; others wait, those of each tenant in turn.
 const CONCURRENT_MANIFESTS: usize = 4;
+/// How many wait; past it, the tenant with the most of them loses its newest one.
+const MAX_WAITING: usize = 256;
+/// How long each waits.
+const WAIT: Duration = Duration::from_secs(10);
 
 /// The bounds of limits that may be set.
 #[derive(Debug, Clone)]
@@ -85,17 +93,22 @@ impl LimitBounds {
 pub struct ManifestLimits {
     /// The maximum size of a manifest as JSON, in bytes.
     pub(super) bytes: usize,
-    permits: Semaphore,
+    permits: Arc<FairSemaphore<TenantId>>,
 }
 
 impl ManifestLimits {
     /// Creates the bounds of manifests of at most `bytes`.
     pub fn new(bytes: usize) -> Self {
-        Self { bytes, permits: Semaphore::new(CONCURRENT_MANIFESTS) }
+        Self { bytes, permits: FairSemaphore::new(CONCURRENT_MANIFESTS, MAX_WAITING) }
     }
 
-    /// Waits for a permit to process a manifest; the request's deadline bounds the wait.
-    pub(super) async fn acquire(&self) -> Result<SemaphorePermit<'_>, Fault> {
-        self.permits.acquire().await.map_err(|error| Fault::Internal(error.to_string()))
+    /// Waits for a permit to process a manifest of a tenant, without the work permit of the request.
+    pub(super) async fn acquire(
+        &self,
+        tenant: TenantId,
+        intake: &Intake,
+    ) -> Result<FairPermit<TenantId>, Fault> {
+        let acquire = async { self.permits.acquire(tenant, WAIT).await.ok_or(Fault::BUSY) };
+        intake.wait(acquire).await
     }
 }

@@ -93,7 +93,7 @@ pub(super) async fn apply(
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
     let body = json_bytes(request, app.manifests.bytes).await?;
-    let _place = app.manifests.acquire().await?;
+    let _permit = app.manifests.acquire(agent.tenant, &authority.call().intake).await?;
     let wanted = read(&app, body, slug).await?;
     let (status, audited) = authority.answers(StatusCode::OK);
     let applied = if dry_run {
@@ -137,7 +137,7 @@ pub(super) async fn show(
     _: Params<Nothing>,
 ) -> Answer<impl IntoResponse> {
     let agent = authority.catalog_of(&app.identity, &slug).await?;
-    let _place = app.manifests.acquire().await?;
+    let _permit = app.manifests.acquire(agent.tenant, &authority.call().intake).await?;
     let most = app.manifests.bytes;
     let full = app.catalog.manifest(&agent, most).await?;
     let tag = etag(full.revision);

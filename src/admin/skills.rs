@@ -320,7 +320,7 @@ pub(super) async fn write(
         None => Skill::most_bytes(limits),
     };
     let body = bytes(request, most).await?;
-    let _place = call.app.manifests.acquire().await?;
+    let _permit = call.app.manifests.acquire(agent.tenant, &call.authority.call().intake).await?;
     let new = run_blocking(move || match format {
         None => Skill::validate(parse(&body)?, root, limits),
         Some(format) => unpacked(format, &body, &root, limits),

@@ -35,6 +35,8 @@ struct HeldPermits {
     /// Verified the credential; `None` if the request needs none.
     authenticator: Option<Authenticator>,
     grant: Option<Arc<Grant>>,
+    /// The address of a request that needs no credential.
+    visitor: Option<ClientAddress>,
     work: Option<OwnedSemaphorePermit>,
     body: Option<UploadReservation>,
     call: Option<CallInFlight>,
@@ -80,7 +82,9 @@ impl Intake {
     /// [`Fault::RateLimited`].
     pub fn charge_visit(&self, client: ClientAddress, cost: u32) -> Result<(), Fault> {
         let status = self.limits.charge_visit(client, cost)?;
-        self.held.lock().status = status;
+        let mut held = self.held.lock();
+        held.visitor = Some(client);
+        held.status = status;
         Ok(())
     }
 
@@ -92,14 +96,29 @@ impl Intake {
     }
 
     /// Acquires a work permit.
-    fn acquire_work_permit(&self) -> Result<(), Fault> {
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`].
+    pub fn acquire_work_permit(&self) -> Result<(), Fault> {
         let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| Fault::BUSY)?;
         self.held.lock().work = Some(permit);
         Ok(())
     }
 
+    /// Waits for what requests share, without a work permit: who waits takes none from those who need not.
+    ///
+    /// # Errors
+    /// Those of the wait; [`Fault::Unavailable`].
+    pub async fn wait<T>(&self, wait: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        self.held.lock().work = None;
+        let waited = wait.await?;
+        self.acquire_work_permit()?;
+        Ok(waited)
+    }
+
     /// Reads the request's body, of at most `limit` bytes, without a work permit. The reservation lasts until the request
-    /// is answered. The credential is verified again if it had to wait for the body.
+    /// is answered. The credential is verified again if it had to wait for the body. A request without one has no work
+    /// permit afterwards either.
     ///
     /// # Errors
     /// Those of [`body::read`] and of the credential; [`Fault::Unavailable`].
@@ -107,16 +126,22 @@ impl Intake {
     where
         B: HttpBody<Data = Bytes> + Unpin,
     {
-        self.held.lock().work = None;
-        let grant = self.held.lock().grant.clone();
-        let reserve = |bytes| self.limits.reserve(grant.as_ref().map(|grant| &grant.credential), bytes);
+        let (grant, visitor, verified) = {
+            let mut held = self.held.lock();
+            held.work = None;
+            (held.grant.clone(), held.visitor, held.authenticator.is_some())
+        };
+        let credential = grant.as_ref().map(|grant| &grant.credential);
+        let reserve = |bytes| self.limits.reserve(credential, visitor, bytes);
         let mut received = body::read(body, limit, self.limits.pace(), reserve).await?;
         if let Some(reserved) = &mut received.reserved {
             reserved.shrink_to(received.bytes.len());
             self.verify_again(headers).await?;
         }
         self.held.lock().body = received.reserved;
-        self.acquire_work_permit()?;
+        if verified {
+            self.acquire_work_permit()?;
+        }
         Ok(received.bytes)
     }
 

@@ -91,14 +91,25 @@ impl<C: Clock + Clone> Limits<C> {
         charged
     }
 
-    /// Reserves memory for a body on the administration API; for the operator only within the bound of the process.
+    /// Reserves memory for a body on the administration API; for the operator only within the bound of the process, for a
+    /// request that needs no credential within those of its address and of all such requests.
     ///
     /// # Errors
     /// [`Fault::Unavailable`].
-    pub fn reserve(&self, credential: Option<&Credential>, bytes: usize) -> Result<UploadReservation, Fault> {
-        let key = credential.map(|credential| Uploader::Key(credential.key));
-        let tenant = credential.map(|credential| Uploader::Tenant(credential.tenant));
-        self.uploads.reserve(key, tenant, bytes)
+    pub fn reserve(
+        &self,
+        credential: Option<&Credential>,
+        visitor: Option<ClientAddress>,
+        bytes: usize,
+    ) -> Result<UploadReservation, Fault> {
+        let (own, group) = match (credential, visitor) {
+            (Some(credential), _) => {
+                (Some(Uploader::Key(credential.key)), Some(Uploader::Tenant(credential.tenant)))
+            }
+            (None, Some(client)) => (Some(Uploader::Address(client)), Some(Uploader::Visitors)),
+            (None, None) => (None, None),
+        };
+        self.uploads.reserve(own, group, bytes)
     }
 
     fn enter(&self, limiter: Option<&Limiter>, most: u32) -> Result<(), Fault> {

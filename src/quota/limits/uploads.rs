@@ -52,6 +52,8 @@ pub(super) enum Uploader {
     Tenant(TenantId),
     /// All anonymous callers of a public agent.
     Anonymous(AgentId),
+    /// All requests to the administration API that need no credential: to hooks.
+    Visitors,
 }
 
 /// The reserved bytes.

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
+use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -105,6 +108,50 @@ async fn unsigned_request_is_refused_before_its_body_arrives() {
     let read = tokio::time::timeout(Duration::from_secs(5), stream.read_exact(&mut answer)).await;
     read.expect("it is not waited for").unwrap();
     assert_eq!(String::from_utf8(answer).unwrap(), "HTTP/1.1 401");
+}
+
+/// A connection on which a forged request to a hook was begun from an address: its body does not arrive.
+async fn begin(replica: &Replica, id: &str, from: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(replica.running.address).await.unwrap();
+    let (at, signature) = (OffsetDateTime::now_utc().unix_timestamp(), STANDARD.encode([0; 32]));
+    let head = format!(
+        "POST /hooks/{id} HTTP/1.1\r\nhost: localhost\r\nx-forwarded-for: {from}\r\nwebhook-id: m\r\n\
+         webhook-timestamp: {at}\r\nwebhook-signature: v1,{signature}\r\ncontent-length: 65536\r\n\r\n{{"
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn forged_bodies_reserve_the_memory_of_their_address_and_of_hooks() {
+    const MIB: usize = 1 << 20;
+    let bytes = |mib: usize| (mib * MIB).to_string();
+    let (one, four, six, sixty) = (bytes(1), bytes(4), bytes(6), bytes(60));
+    let settings = [
+        ("WAGGLE_SERVER__BODY_BYTES_PER_SECOND", "0"),
+        ("WAGGLE_LIMITS__MANIFEST_BYTES", four.as_str()),
+        ("WAGGLE_LIMITS__CONTENT_BYTES", &one),
+        ("WAGGLE_LIMITS__SKILL_BYTES", &one),
+        ("WAGGLE_LIMITS__UPLOAD_BYTES_PER_KEY", &four),
+        ("WAGGLE_LIMITS__UPLOAD_BYTES_PER_TENANT", &six),
+        ("WAGGLE_LIMITS__UPLOAD_BYTES", &sixty),
+    ];
+    let (_keys, _database, replica) = behind_proxy(&settings).await;
+    let (id, _) = hook(&replica, 1).await;
+    let (mut unfinished, mut expected) = (Vec::new(), 0.0);
+    // An address may reserve 4 MiB, and all requests to hooks 6.
+    for (from, begun) in [("192.0.2.1", 64), ("198.51.100.1", 32)] {
+        for _ in 0..begun {
+            unfinished.push(begin(&replica, &id, from).await);
+        }
+        expected += f64::from(begun) * 65_536.0;
+        eventually("all are reserved", async || replica.metric("waggle_upload_bytes").await == expected).await;
+        let mut refused = begin(&replica, &id, from).await;
+        let mut answer = vec![0; 12];
+        let read = tokio::time::timeout(Duration::from_secs(5), refused.read_exact(&mut answer)).await;
+        read.expect("it is refused at once").unwrap();
+        assert_eq!(String::from_utf8(answer).unwrap(), "HTTP/1.1 503");
+    }
 }
 
 #[tokio::test]
