@@ -255,9 +255,10 @@ impl Endpoint {
         let caller = self.admit(request).await?;
         let admission = self.authenticator.limits().admit(&(&*caller).into(), request.client())?;
         let _working = Self::begin_work(request, &admission)?;
-        let session = self.session(&caller, headers, request).await?;
+        // Charged first: a session that does not exist is looked up in the database.
         let costs = &self.options.costs;
         let status = admission.charge(if streams { costs.stream } else { costs.other })?;
+        let session = self.session(&caller, headers, request).await?;
         let mut response = if streams {
             self.open_session_stream(request, &caller, &session).await?
         } else {

@@ -41,6 +41,23 @@ async fn exhausted_rate_is_refused_with_a_retry_time() {
 }
 
 #[tokio::test]
+async fn requests_of_unknown_sessions_are_charged() {
+    let database = database().await;
+    let replica = five_for_a_key(&database).start().await;
+    let key = replica.acme("a").await;
+    let end = async |nth: usize| {
+        let (bearer, session) = (format!("Bearer {key}"), format!("{nth:043}"));
+        let headers = [("authorization", bearer.as_str()), ("mcp-session-id", &session)];
+        replica.http.send("DELETE", "/a/mcp", &headers, "").await.status.as_u16()
+    };
+    let mut statuses = Vec::new();
+    for nth in 0..6 {
+        statuses.push(end(nth).await);
+    }
+    assert_eq!(statuses, [404, 404, 404, 404, 404, 429]);
+}
+
+#[tokio::test]
 async fn request_is_charged_the_cost_of_its_method() {
     let database = database().await;
     let replica = five_for_a_key(&database)
