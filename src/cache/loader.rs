@@ -5,6 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
 use super::cell::{Cell, Invalidate};
 use super::fair_semaphore::FairSemaphore;
 use crate::model::caller::Payer;
@@ -16,6 +19,8 @@ use crate::telemetry::trace::{Kind, traced};
 
 /// The deadline of a load while the database is unreachable.
 const UNREACHABLE_DEADLINE: Duration = Duration::from_millis(250);
+/// How long after a failed load facts that are known to be stale are used without another attempt.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The maximum number of connections that a load tries while each turns out to be closed by the server: after a failover
 /// all pooled connections are, and each is detected when it is next used. More than the default size of the pool.
@@ -59,13 +64,16 @@ pub struct Loader {
     sources: Sources,
     feed: Arc<dyn ChangeFeed>,
     limiter: LoadLimiter,
+    /// When a load failed last because the database did not answer, unless one succeeded since.
+    failed: Mutex<Option<Instant>>,
     options: LoadOptions,
 }
 
 impl Loader {
     /// Creates a loader.
     pub fn new(store: Store, sources: Sources, feed: Arc<dyn ChangeFeed>, options: LoadOptions) -> Self {
-        Self { store, sources, feed, limiter: LoadLimiter::new(options.concurrent), options }
+        let limiter = LoadLimiter::new(options.concurrent);
+        Self { store, sources, feed, limiter, failed: Mutex::default(), options }
     }
 
     pub(super) fn store(&self) -> &Store {
@@ -81,7 +89,7 @@ impl Loader {
     /// # Errors
     /// [`Fault::StorageUnavailable`] if neither has been the case for longer than [`LoadOptions::stale`].
     pub async fn confirm(&self) -> Result<(), Fault> {
-        if self.is_proven() || self.feed.confirm().await.is_ok() || self.trusts_memory() {
+        if self.is_proven() || Arc::clone(&self.feed).confirm().await.is_ok() || self.trusts_memory() {
             Ok(())
         } else {
             Err(Fault::StorageUnavailable)
@@ -93,7 +101,7 @@ impl Loader {
     /// # Errors
     /// [`Fault::StorageUnavailable`] if the database does not answer.
     pub async fn sweep(&self) -> Result<(), Fault> {
-        self.feed.confirm().await.map_err(|_| Fault::StorageUnavailable)
+        Arc::clone(&self.feed).confirm().await.map_err(|_| Fault::StorageUnavailable)
     }
 
     /// Whether the change feed is proven, so that cached facts are used without a query.
@@ -160,7 +168,10 @@ impl Loader {
         };
         let loading = pin!(loading);
         let loading = traced("load", Kind::Internal, loading);
-        tokio::time::timeout(deadline, loading).await.unwrap_or(Err(StoreError::Timeout))
+        let loaded = tokio::time::timeout(deadline, loading).await.unwrap_or(Err(StoreError::Timeout));
+        let failed = matches!(loaded, Err(StoreError::Unavailable(_) | StoreError::Timeout));
+        *self.failed.lock() = failed.then(Instant::now);
+        loaded
     }
 
     /// Finds a fact in a cell: the cached one; otherwise, once the cell has caught up, a loaded one; otherwise a stale
@@ -209,16 +220,17 @@ impl Loader {
         .await
     }
 
-    /// Whether cached facts are used without an attempt to load: the database is unreachable, and stale facts may be
-    /// used.
+    /// Whether cached facts that are known to be stale are used without an attempt to load: sweeps fail, a load has failed
+    /// just now, and stale facts may be used. Sweeps alone may fail, for want of a connection of their own.
     pub fn answers_from_memory(&self) -> bool {
-        self.feed.is_unreachable() && self.trusts_memory()
+        let failed_recently = || self.failed.lock().is_some_and(|failed| failed.elapsed() < RETRY_AFTER);
+        self.feed.is_unreachable() && failed_recently() && self.trusts_memory()
     }
 
     /// Whether to use a stale fact after a load failed. A sweep is attempted first, since one broken connection does not
     /// make the database unreachable.
     pub async fn may_use_memory_after_failure(&self) -> bool {
-        self.feed.confirm().await.is_err() && self.trusts_memory()
+        Arc::clone(&self.feed).confirm().await.is_err() && self.trusts_memory()
     }
 
     /// Whether the feed is proven, or the last successful sweep is younger than [`LoadOptions::stale`].

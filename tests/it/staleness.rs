@@ -205,6 +205,23 @@ async fn reads_from_memory_do_not_wait_while_the_database_is_away() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn write_is_read_while_only_sweeps_fail() {
+    let (database, faults) = (database().await, FaultScript::new());
+    let replica = Builder::new(&database).fault_injector(faults.clone()).start().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "read").await;
+    assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("read"));
+    faults.fail(FailPoint::Sweep, Fault::Refused);
+    let degraded = r#"{"reasons":["database_unreachable"],"status":"degraded"}"#;
+    eventually("sweeps fail", async || replica.http.get("/readyz").await.text() == degraded).await;
+    for n in 0..50 {
+        let text = format!("text {n}");
+        replica.put("a", "x:1", &text).await;
+        assert_eq!(replica.http.text("a", &key, "x:1").await, Some(text));
+    }
+}
+
 /// Closes all connections to the database, as a failover does.
 async fn terminate_connections(database: &Database) {
     let terminate = "select pg_terminate_backend(pid) from pg_stat_activity \
