@@ -203,7 +203,7 @@ impl ChangeFeed for Feed {
         }
     }
 
-    fn confirm(&self) -> BoxFuture<'_, Result<(), Unconfirmed>> {
+    fn confirm(self: Arc<Self>) -> BoxFuture<'static, Result<(), Unconfirmed>> {
         Box::pin(self.sweep_for_caller())
     }
 

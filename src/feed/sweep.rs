@@ -43,19 +43,22 @@ impl Feed {
 
     /// Waits for a sweep that started after the call, shared with other callers. Fails at once while sweeps
     /// fail.
-    pub(super) async fn sweep_for_caller(&self) -> Result<(), Unconfirmed> {
+    pub(super) async fn sweep_for_caller(self: Arc<Self>) -> Result<(), Unconfirmed> {
         if self.sweeper.is_failing() {
             return Err(Unconfirmed);
         }
         let called = Instant::now();
-        let mut state = self.sweeper.state.lock().await;
+        let mut state = Arc::clone(&self.sweeper.state).lock_owned().await;
         if state.succeeded.is_some_and(|started| started >= called) {
             return Ok(());
         }
         if self.sweeper.is_failing() {
             return Err(Unconfirmed);
         }
-        self.sweep_with(&mut state).await
+        // In a task: if the caller is cancelled, the others have their sweep all the same, and its connection is not lost.
+        let feed = Arc::clone(&self);
+        let sweep = self.hub.tasks.spawn(async move { feed.sweep_with(&mut state).await });
+        sweep.await.unwrap_or(Err(Unconfirmed))
     }
 
     /// Sweeps now.

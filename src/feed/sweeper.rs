@@ -1,6 +1,7 @@
 //! The state of the sweeper, which runs one sweep at a time, and the identity of the database's history, by which a restore or
 //! failover to an earlier state is detected.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
@@ -17,7 +18,7 @@ use crate::store::horizon::Horizon;
 /// Runs one sweep at a time and keeps the state between sweeps.
 #[derive(Debug, Default)]
 pub(super) struct Sweeper {
-    pub(super) state: Mutex<SweepState>,
+    pub(super) state: Arc<Mutex<SweepState>>,
     /// The timeline that the last successful sweep read; set once nothing of an earlier one is in memory.
     pub(super) timeline: RwLock<Option<TimelineId>>,
     pub(super) succeeded: AtomicU64,

@@ -261,7 +261,7 @@ impl<E: StreamEncoder> Open<E> {
             // A shutdown does not wait for a sweep.
             self.check_open()?;
             // A change of access may have been missed.
-            self.context.feed.confirm().await.map_err(|_| Obstacle::Unknown)?;
+            Arc::clone(&self.context.feed).confirm().await.map_err(|_| Obstacle::Unknown)?;
         }
         if !self.subscription.take_recheck() {
             return Ok(());

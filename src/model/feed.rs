@@ -90,7 +90,7 @@ pub trait ChangeFeed: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Unconfirmed`] if the sweep fails; at once while the database is [unreachable](Self::is_unreachable).
-    fn confirm(&self) -> BoxFuture<'_, Result<(), Unconfirmed>>;
+    fn confirm(self: Arc<Self>) -> BoxFuture<'static, Result<(), Unconfirmed>>;
 
     /// Announces committed revisions to the other replicas, with the spans of the writes whose traces are exported. Never
     /// waits; lost messages are recovered by sweeps, except for the spans.

@@ -42,7 +42,7 @@ pub(in crate::feed) struct Hub {
     pub(in crate::feed) lag: DurationHistogram,
     /// Whether the events of writes whose traces are exported have spans.
     traces_events: bool,
-    pub(super) tasks: TaskTracker,
+    pub(in crate::feed) tasks: TaskTracker,
     pub(super) stop: CancellationToken,
 }
 

@@ -202,6 +202,8 @@ impl StreamEncoder for SessionEncoder {
             let before = std::mem::replace(&mut self.session, session);
             self.adjust(subscription).await.inspect_err(|_| self.session = before)?;
         }
+        // Messages to log carry it too: other labels or interests may have left older changes unsent.
+        self.position.watermark = subscription.watermark();
         self.log_expiry(expires_at, out);
         Ok(())
     }
