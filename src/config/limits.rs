@@ -62,7 +62,7 @@ section! {
         upload_bytes_per_key: size(usize, KIB..=256 * GIB) = largest_body(body_bytes, content_bytes.max(skill_bytes), manifest_bytes),
         /// How many streams one key may have open; further ones are answered 429.
         streams_per_key: count(usize, 1..=1_000_000) = 100,
-        /// How many streams may be open on a replica; further ones are answered 503.
+        /// How many streams may be open on a replica; further ones are answered 503. One tenant may have three quarters of them.
         streams: count(usize, 1..=1_000_000) = 10_000,
         /// The rate limit of one key: units per second, and burst. `[costs]` sets the cost of a request. 0 units per second
         /// disable a rate. Each replica counts separately.

@@ -1,4 +1,4 @@
-//! The limits on open streams: of a credential, of a session and of the replica.
+//! The limits on open streams: of a credential, of a tenant, of a session and of the replica.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,11 +11,13 @@ use crate::cache::{CountGuard, KeyedCounts};
 use crate::identity::grant::Caller;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, LimitScope, Limited, Outcome};
-use crate::model::ids::{AgentId, KeyId, SessionUid};
+use crate::model::ids::{KeyId, SessionUid, TenantId};
 use crate::model::method::Era;
 
 /// A refused stream may be retried when another one ends, which cannot be predicted.
 const RETRY: Duration = Duration::from_secs(1);
+/// The part of the replica's streams that one tenant leaves to others: a quarter.
+const OTHERS_PART: usize = 4;
 
 /// Why the gateway ends a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +49,7 @@ impl StreamEnd {
 pub(super) struct Streams {
     open: Arc<KeyedCounts<Counted>>,
     per_holder: usize,
+    per_tenant: usize,
     permits: Arc<Semaphore>,
     eras: [Arc<EraStreams>; 2],
     /// Cancelled at shutdown: no further ones are opened, and these end at their next recheck.
@@ -71,19 +74,20 @@ pub struct StreamStats {
     pub notified: u64,
 }
 
-/// The holders that streams are counted for: a key, or an address without one, and a session.
+/// The holders that streams are counted for: a key, or an address without one, the tenant of the agent, and a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Counted {
     Key(KeyId),
-    /// An address without a key, at a public agent.
-    Anonymous(AgentId, ClientAddress),
+    /// An address without a key, at public agents.
+    Anonymous(ClientAddress),
+    Tenant(TenantId),
     Session(SessionUid),
 }
 
 /// A permit for one stream, released when dropped.
 #[derive(Debug)]
 pub(super) struct StreamPermit {
-    _counted: [Option<CountGuard<Counted>>; 2],
+    _counted: [Option<CountGuard<Counted>>; 3],
     era: Arc<EraStreams>,
     _permit: OwnedSemaphorePermit,
 }
@@ -104,7 +108,8 @@ impl Drop for StreamPermit {
 impl Streams {
     pub(super) fn new(per_holder: usize, total: usize, closing: CancellationToken) -> Self {
         let permits = Arc::new(Semaphore::new(total));
-        Self { open: Arc::default(), per_holder, permits, eras: Default::default(), closing }
+        let per_tenant = total - total / OTHERS_PART;
+        Self { open: Arc::default(), per_holder, per_tenant, permits, eras: Default::default(), closing }
     }
 
     pub(super) fn stats(&self) -> [StreamStats; 2] {
@@ -120,7 +125,8 @@ impl Streams {
     /// other has ended: a client that reconnects is not refused for the connection that it lost.
     ///
     /// # Errors
-    /// [`Fault::RateLimited`] at the limit of the credential; [`Fault::Unavailable`] at the limit of the replica.
+    /// [`Fault::RateLimited`] at the limit of the credential or of the tenant; [`Fault::Unavailable`] at the limit of the
+    /// replica.
     pub(super) fn acquire(
         &self,
         caller: &Caller,
@@ -129,19 +135,21 @@ impl Streams {
     ) -> Result<StreamPermit, Fault> {
         let (holder, scope) = match &caller.grant {
             Some(grant) => (Counted::Key(grant.credential.key), LimitScope::Key),
-            None => (Counted::Anonymous(caller.agent, client.network()), LimitScope::Address),
+            None => (Counted::Anonymous(client.network()), LimitScope::Address),
         };
+        let tenant = Counted::Tenant(caller.agent_ref().tenant);
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| Fault::BUSY)?;
         let session = session.map(Counted::Session);
         let replaces = session.is_some_and(|session| self.open.get(session) == 1);
-        let most = if replaces { usize::MAX } else { self.per_holder };
-        let counted = self.open.try_add(holder, most).ok_or(Fault::RateLimited {
-            scope,
-            limited: Limited::Streams(self.per_holder),
-            retry_after: RETRY,
-        })?;
-        let counted = [Some(counted), session.and_then(|session| self.open.try_add(session, usize::MAX))];
+        let count = |counted, most, scope| {
+            let limited = Fault::RateLimited { scope, limited: Limited::Streams(most), retry_after: RETRY };
+            self.open.try_add(counted, if replaces { usize::MAX } else { most }).ok_or(limited)
+        };
+        let holder = count(holder, self.per_holder, scope)?;
+        let tenant = count(tenant, self.per_tenant, LimitScope::Tenant)?;
+        let of_session = session.and_then(|session| self.open.try_add(session, usize::MAX));
+        let counted = [Some(holder), Some(tenant), of_session];
         let [legacy, modern] = &self.eras;
         let era = Arc::clone(if session.is_some() { legacy } else { modern });
         era.open.fetch_add(1, Ordering::Relaxed);

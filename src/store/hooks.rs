@@ -68,8 +68,10 @@ impl Store {
         let hook = row.map(|row| {
             let (uid, tenant, agent) = (row.uid, row.tenant, row.agent);
             let (uris, mount) = (row.uris, row.mount);
-            let (key_id, sealed, created_at, revision) = (row.key_id, row.sealed, row.created_at, row.revision);
-            let row = (Row { uid, tenant, agent, uris, mount, key_id, sealed, created_at, revision }, row.slug);
+            let (key_id, sealed, created_at, revision) =
+                (row.key_id, row.sealed, row.created_at, row.revision);
+            let row =
+                (Row { uid, tenant, agent, uris, mount, key_id, sealed, created_at, revision }, row.slug);
             Ok((Hook::try_from(row.0)?, row.1))
         });
         hook.transpose()

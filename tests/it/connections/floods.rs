@@ -145,7 +145,8 @@ async fn forged_bodies_reserve_the_memory_of_their_address_and_of_hooks() {
             unfinished.push(begin(&replica, &id, from).await);
         }
         expected += f64::from(begun) * 65_536.0;
-        eventually("all are reserved", async || replica.metric("waggle_upload_bytes").await == expected).await;
+        eventually("all are reserved", async || replica.metric("waggle_upload_bytes").await == expected)
+            .await;
         let mut refused = begin(&replica, &id, from).await;
         let mut answer = vec![0; 12];
         let read = tokio::time::timeout(Duration::from_secs(5), refused.read_exact(&mut answer)).await;

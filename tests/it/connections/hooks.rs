@@ -133,7 +133,15 @@ async fn hooks_are_created_listed_and_deleted() {
     let path = format!("/hooks/{id}");
     let conditional = async |named: i64| {
         let (authorization, named) = (format!("Bearer {key}"), format!("\"{named}\""));
-        replica.http.send("DELETE", &format!("/admin/v1{path}"), &[("authorization", &authorization), ("if-match", &named)], "").await
+        replica
+            .http
+            .send(
+                "DELETE",
+                &format!("/admin/v1{path}"),
+                &[("authorization", &authorization), ("if-match", &named)],
+                "",
+            )
+            .await
     };
     assert_eq!(conditional(created + 1).await.status, 412);
     assert_eq!(normalized(&conditional(created).await), answered(204, Some(created + 1), &Value::Null));
