@@ -36,6 +36,20 @@ use crate::sources::Leases;
 use crate::store::{Store, StoreError, StoreOptions};
 use crate::telemetry::trace::Tracer;
 
+/// Starts a gateway on a database; waits for the database while it is unreachable.
+///
+/// # Errors
+/// If the database refuses or cannot be migrated, or an address is in use.
+pub async fn start(
+    settings: &Settings,
+    database: StoreOptions,
+    operators: OperatorKeys,
+    sources: Sources,
+) -> Result<Running, AppError> {
+    let listeners = Listeners::open(settings, &sources).await?;
+    build(settings, database, operators, sources, listeners).await
+}
+
 /// Builds the gateway that the listeners answer with.
 pub(super) async fn build(
     settings: &Settings,
@@ -69,7 +83,6 @@ pub(super) async fn build(
     let metrics = Metrics {
         identity: Arc::clone(&services.identity),
         catalog: Arc::clone(&services.catalog),
-        feed: Arc::clone(&feed),
         recorder: Arc::clone(&recorder),
         limits: Arc::clone(&limits),
         budget: Arc::clone(&services.budget),

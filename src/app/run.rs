@@ -2,11 +2,12 @@
 
 use tokio_util::task::AbortOnDropHandle;
 
+use super::build::build;
 use super::demo::Documentation;
 use super::signals::{Command, Signals};
 use super::{
-    AppError, Demo, Reloader, Running, build, connection_keys, credentials, database, demo, files,
-    service_manager, signing,
+    AppError, Demo, Reloader, Running, connection_keys, credentials, database, demo, files, service_manager,
+    signing,
 };
 use crate::config::Settings;
 use crate::http::operator_keys::OperatorKeys;

@@ -18,7 +18,7 @@ use super::wire::parse;
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
 use crate::config::Costs;
-use crate::feed::Feed;
+use crate::feed::{Feed, FeedStats};
 use crate::http::body::{self, Body, Received};
 use crate::http::credential::{Authenticator, Presented};
 use crate::http::cursor::CursorSeal;
@@ -118,6 +118,11 @@ impl Endpoint {
     /// The counters of the streams of both eras.
     pub fn stream_stats(&self) -> [StreamStats; 2] {
         self.streams.stats()
+    }
+
+    /// The counters of the change feed.
+    pub fn feed_stats(&self) -> FeedStats {
+        self.feed.stats()
     }
 
     /// Answers a request.

@@ -22,7 +22,6 @@ pub(crate) use self::answers::AnswerMeter;
 use super::connection_limiter::ConnectionLimiter;
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
-use crate::feed::Feed;
 use crate::http::body::Body;
 use crate::http::credential::{self, Presented};
 use crate::http::operator_keys::OperatorKeys;
@@ -56,8 +55,6 @@ pub(crate) struct Metrics {
     pub(crate) identity: Arc<Identity>,
     /// Rendering, and content from outside.
     pub(crate) catalog: Arc<Catalog>,
-    /// The change feed.
-    pub(crate) feed: Arc<Feed>,
     /// The audit log, and the requests of endpoints.
     pub(crate) recorder: Arc<RequestRecorder>,
     /// Rate limits and requests in flight.
@@ -113,7 +110,7 @@ impl Metrics {
             return Ok(problem::method_not_allowed(Some("GET, HEAD")).map(Body::Axum));
         }
         let format = format::negotiate(scraper.headers);
-        let families = self.render(format, endpoint.stream_stats());
+        let families = self.render(format, endpoint);
         let mut response = Response::new(Body::from(Bytes::from(families)));
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
@@ -145,15 +142,15 @@ impl Metrics {
         shown.zip(token).is_some_and(|(shown, token)| shown.ct_eq(token).into())
     }
 
-    fn render(&self, format: Format, stream_stats: [StreamStats; 2]) -> Vec<u8> {
+    fn render(&self, format: Format, endpoint: &Endpoint) -> Vec<u8> {
         let mut out = Exposition::new(format);
         process::render(&mut out, self.started);
         self.answers.render(&mut out);
         self.requests(&mut out);
         tenants::render(&mut out, &self.recorder);
-        streams(&mut out, stream_stats);
+        streams(&mut out, endpoint.stream_stats());
         self.refusals(&mut out);
-        self.feed(&mut out);
+        feed(&mut out, endpoint);
         self.caches(&mut out);
         self.look_ups(&mut out);
         self.fetches(&mut out);
@@ -192,30 +189,6 @@ impl Metrics {
         let mut family = out.family("waggle_limiters", Kind::Gauge, help);
         family.sample(&[("of", "holders")], stats.holders);
         family.sample(&[("of", "addresses")], stats.addresses);
-    }
-
-    fn feed(&self, out: &mut Exposition) {
-        let stats = self.feed.stats();
-        let help = "Time since the change feed was last proven current; +Inf before the first proof.";
-        let never = stats.unproven == std::time::Duration::MAX;
-        let unproven = if never { f64::INFINITY } else { stats.unproven.as_secs_f64() };
-        out.gauge("waggle_feed_unproven_seconds", help, unproven);
-        let help = "Changes of the database's timeline, by a restore or a failover.";
-        out.counter("waggle_feed_timeline_changes_total", help, stats.timeline_changes);
-        let help = "Offset of the database's clock from the local clock.";
-        out.gauge("waggle_clock_offset_seconds", help, stats.clock_offset.as_seconds_f64());
-        let help =
-            "Time since the oldest transaction in progress was first seen, in any database of the server.";
-        let oldest = stats.oldest_transaction.as_secs_f64();
-        out.gauge("waggle_database_oldest_transaction_seconds", help, oldest);
-        let help = "Sweeps of the change log, by outcome.";
-        let mut family = out.family("waggle_feed_sweeps_total", Kind::Counter, help);
-        family.sample(&[("outcome", "ok")], stats.sweeps);
-        family.sample(&[("outcome", "failed")], stats.failed_sweeps);
-        let help = "Cached scopes that were brought up to date.";
-        out.counter("waggle_feed_catch_ups_total", help, stats.catch_ups);
-        let help = "Time from a change until its events could be sent, for agents with streams.";
-        out.family("waggle_event_lag_seconds", Kind::Histogram, help).durations(&[], &stats.event_lag);
     }
 
     fn caches(&self, out: &mut Exposition) {
@@ -348,6 +321,29 @@ impl Metrics {
         let help = "Whether there is a spill file; without one, rows wait in memory while the database is unreachable.";
         out.gauge("waggle_audit_spill_file", help, u8::from(stats.has_file));
     }
+}
+
+fn feed(out: &mut Exposition, endpoint: &Endpoint) {
+    let stats = endpoint.feed_stats();
+    let help = "Time since the change feed was last proven current; +Inf before the first proof.";
+    let never = stats.unproven == std::time::Duration::MAX;
+    let unproven = if never { f64::INFINITY } else { stats.unproven.as_secs_f64() };
+    out.gauge("waggle_feed_unproven_seconds", help, unproven);
+    let help = "Changes of the database's timeline, by a restore or a failover.";
+    out.counter("waggle_feed_timeline_changes_total", help, stats.timeline_changes);
+    let help = "Offset of the database's clock from the local clock.";
+    out.gauge("waggle_clock_offset_seconds", help, stats.clock_offset.as_seconds_f64());
+    let help = "Time since the oldest transaction in progress was first seen, in any database of the server.";
+    let oldest = stats.oldest_transaction.as_secs_f64();
+    out.gauge("waggle_database_oldest_transaction_seconds", help, oldest);
+    let help = "Sweeps of the change log, by outcome.";
+    let mut family = out.family("waggle_feed_sweeps_total", Kind::Counter, help);
+    family.sample(&[("outcome", "ok")], stats.sweeps);
+    family.sample(&[("outcome", "failed")], stats.failed_sweeps);
+    let help = "Cached scopes that were brought up to date.";
+    out.counter("waggle_feed_catch_ups_total", help, stats.catch_ups);
+    let help = "Time from a change until its events could be sent, for agents with streams.";
+    out.family("waggle_event_lag_seconds", Kind::Histogram, help).durations(&[], &stats.event_lag);
 }
 
 fn streams(out: &mut Exposition, streams: [StreamStats; 2]) {
