@@ -87,8 +87,8 @@ impl Store {
         self.run(delete).await.map(|_| ())
     }
 
-    /// Extends what a replica has recorded, and removes what others have let expire. Returns false if it had expired itself
-    /// and was removed.
+    /// Extends what a replica has recorded, and removes what others have let expire. Returns false if it has expired itself:
+    /// replicas that watch may have dropped it, and look at it again only once it is recorded again.
     pub async fn extend_watching(&self, replica: Uuid, lifetime: Duration) -> Result<bool, StoreError> {
         let seconds = lifetime.as_secs_f64();
         let extend = async |connection: &mut sqlx::PgConnection| {
@@ -106,7 +106,8 @@ impl Store {
                 raised as (
                     update leases l set interest = l.interest + 1 from concerned c where l.connection = c.connection
                 )
-                update watchers set expires_at = clock_timestamp() + make_interval(secs => $2) where replica = $1",
+                update watchers set expires_at = clock_timestamp() + make_interval(secs => $2)
+                where replica = $1 and expires_at > clock_timestamp()",
                 replica,
                 seconds,
             )

@@ -38,6 +38,8 @@ const YIELD_EVERY: usize = 256;
 struct ExaminedState {
     stamp: SubscriptionStamp,
     revision: Revision,
+    /// Whether everything was matched: what was too much is looked at again now and then.
+    is_complete: bool,
 }
 
 /// The connections of the content of the subscribed URIs of an agent.
@@ -53,6 +55,10 @@ pub(super) struct Interest {
     recorded: HashMap<AgentRef, Subjects>,
     /// Agents of which something else is recorded than wanted.
     differing: HashSet<AgentRef>,
+    /// The timeline of the database in which it is recorded.
+    timeline: u64,
+    /// Whether this replica watches connections.
+    is_watching: bool,
     /// When statements run again.
     records_at: Instant,
     extends_at: Instant,
@@ -61,6 +67,8 @@ pub(super) struct Interest {
 impl Interest {
     pub(super) fn new(catalog: Arc<Catalog>, subscriptions: Arc<dyn Subscriptions>, replica: Uuid) -> Self {
         Self {
+            timeline: catalog.scopes.timeline(),
+            is_watching: false,
             catalog,
             subscriptions,
             replica,
@@ -87,6 +95,8 @@ impl Interest {
             self.forget_unsubscribed();
         }
         for (agent, stamp) in agents {
+            // What is recorded does not expire however long this takes.
+            self.extend().await;
             let AgentRef { tenant, uid } = agent;
             let applied = self.catalog.scopes.applied(Scope::from(uid));
             let is_same = |state: &ExaminedState| {
@@ -99,12 +109,13 @@ impl Interest {
             let Ok(snapshot) = self.catalog.snapshot_of(Payer::Tenant(tenant), tenant, uid).await else {
                 continue;
             };
-            let state = ExaminedState { stamp, revision: snapshot.revision };
+            let state = ExaminedState { stamp, revision: snapshot.revision, is_complete: true };
             let view = View::unfiltered(snapshot);
             // With labels, callers who are gone may have been the only ones who saw something.
             let is_known = self.examined.get(&agent) == Some(&state) && !view.has_labels();
-            if !is_known && self.examine(agent, &view).await {
-                self.examined.insert(agent, state);
+            if !is_known {
+                let is_complete = self.examine(agent, &view).await;
+                self.examined.insert(agent, ExaminedState { is_complete, ..state });
             }
         }
     }
@@ -135,16 +146,26 @@ impl Interest {
             .collect()
     }
 
-    /// Finds the connections of what is subscribed to of an agent. Returns false if that is too much.
+    /// Finds the connections of what is subscribed to of an agent, as far as the limits allow. Returns false if they do not
+    /// allow all of it.
     async fn examine(&mut self, agent: AgentRef, view: &View) -> bool {
         let others = || self.wanted.iter().filter(|(other, _)| **other != agent);
         let all: usize = others().map(|(_, subjects)| subjects.len()).sum();
         let of_tenant = others().filter(|(other, _)| other.tenant == agent.tenant);
         let of_tenant: usize = of_tenant.map(|(_, subjects)| subjects.len()).sum();
         let most = MAX_SUBJECTS.saturating_sub(all).min(MAX_OF_TENANT.saturating_sub(of_tenant));
-        let mut subjects = Subjects::new();
+        let (mut subjects, mut is_complete) = (Subjects::new(), true);
         let mut views = HashMap::new();
-        for (number, (uri, caller)) in self.subscribed(agent, view).into_iter().enumerate() {
+        let mut subscribed = self.subscribed(agent, view);
+        if subscribed.len() > most {
+            // So that each look finds the same.
+            subscribed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        }
+        for (number, (uri, caller)) in subscribed.into_iter().enumerate() {
+            if subjects.len() >= most {
+                is_complete = false;
+                break;
+            }
             if number % YIELD_EVERY == YIELD_EVERY - 1 {
                 tokio::task::yield_now().await;
             }
@@ -156,10 +177,6 @@ impl Interest {
                 subjects.insert(variant, connection);
             }
         }
-        let is_complete = subjects.len() <= most;
-        while subjects.len() > most {
-            subjects.pop_last();
-        }
         if self.wanted.get(&agent).unwrap_or(&Subjects::new()) != &subjects {
             self.differing.insert(agent);
             self.wanted.insert(agent, subjects);
@@ -170,8 +187,10 @@ impl Interest {
     /// Records what is wanted. Returns whether that changed something. `is_watching` is whether this replica watches
     /// connections.
     pub(super) async fn record(&mut self, is_watching: bool) -> bool {
-        let now = Instant::now();
-        if now < self.records_at {
+        self.is_watching = is_watching;
+        // First: a record would revive what has expired.
+        self.extend().await;
+        if Instant::now() < self.records_at {
             return false;
         }
         let is_changed = !self.differing.is_empty();
@@ -180,13 +199,6 @@ impl Interest {
                 self.record_agent(agent).await?;
                 self.differing.remove(&agent);
             }
-            if now >= self.extends_at && (is_watching || !self.recorded.is_empty()) {
-                let is_recorded = self.catalog.store.extend_watching(self.replica, LIFETIME).await?;
-                if !is_recorded {
-                    self.differing.extend(self.recorded.drain().map(|(agent, _)| agent));
-                }
-                self.extends_at = now + EXTEND_EVERY;
-            }
             Ok::<_, StoreError>(())
         };
         if let Err(error) = recorded.await {
@@ -194,6 +206,32 @@ impl Interest {
             self.records_at = Instant::now() + RETRY;
         }
         is_changed
+    }
+
+    /// Extends what is recorded, if that is due. What has expired, or was recorded in another timeline of the database, which
+    /// may lack it, is recorded again.
+    async fn extend(&mut self) {
+        let now = Instant::now();
+        if now < self.records_at {
+            return;
+        }
+        let timeline = self.catalog.scopes.timeline();
+        let mut is_lost = std::mem::replace(&mut self.timeline, timeline) != timeline;
+        if now >= self.extends_at && (self.is_watching || !self.recorded.is_empty()) {
+            match self.catalog.store.extend_watching(self.replica, LIFETIME).await {
+                Ok(is_recorded) => {
+                    is_lost |= !is_recorded;
+                    self.extends_at = now + EXTEND_EVERY;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "what is watched not extended");
+                    self.records_at = Instant::now() + RETRY;
+                }
+            }
+        }
+        if is_lost {
+            self.differing.extend(self.recorded.drain().map(|(agent, _)| agent));
+        }
     }
 
     /// Records what is wanted of an agent.

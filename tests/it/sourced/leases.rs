@@ -270,3 +270,39 @@ async fn watcher_that_is_paused_past_its_lease_writes_nothing() {
     assert_eq!(database.number(changes).await, before);
     assert_ne!(holder(&database).await, Some(failover.holder));
 }
+
+#[tokio::test]
+async fn expired_record_of_subscriptions_is_made_again() {
+    let database = database().await;
+    let site = Site::over(database.clone(), Builder::new(&database).start().await, polled()).await;
+    site.upstream.answer("a", text("one"));
+    site.resource("a", json!({"connection": "api", "path": "a"})).await;
+    let mut stream = listening(&site.replica, &site.key, "test://a").await;
+    stream.expect_events(&["updated test://a"]).await;
+    // Just after it was extended, so that what is expired is read before it is extended again.
+    let expires =
+        async || database.number("select extract(epoch from max(expires_at))::int8 from watchers").await;
+    let before = expires().await;
+    eventually("it is extended", async || expires().await > before).await;
+    let expire = "update watchers set expires_at = clock_timestamp() - interval '1 minute'; \
+                  update leases set interest = interest + 1";
+    database.execute(expire).await;
+    let live = "select count(*) from watchers where expires_at > clock_timestamp()";
+    eventually("it is live", async || database.number(live).await == 1).await;
+    site.upstream.answer("a", text("two"));
+    stream.expect_events(&["updated test://a"]).await;
+    assert_eq!(site.text("test://a").await, "two");
+}
+
+#[tokio::test]
+async fn lost_record_of_subscriptions_is_made_again_in_another_timeline() {
+    let database = database().await;
+    let site = Site::over(database.clone(), Builder::new(&database).start().await, polled()).await;
+    site.upstream.answer("a", text("one"));
+    site.resource("a", json!({"connection": "api", "path": "a"})).await;
+    let mut stream = listening(&site.replica, &site.key, "test://a").await;
+    stream.expect_events(&["updated test://a"]).await;
+    database.execute("delete from watching; update gateway set epoch = gen_random_uuid()").await;
+    let recorded = async || database.number("select count(*) from watching").await == 1;
+    eventually("it is recorded again", recorded).await;
+}
