@@ -37,7 +37,7 @@ const SCAN_TIMEOUT: Duration = Duration::from_mins(5);
 const BETWEEN_REVISIONS: Duration = Duration::from_secs(1);
 /// The maximum number of files that one transaction changes.
 const MAX_CHANGED: usize = 20_000;
-/// How many times the files that a mount may list are looked at by one scan.
+/// How many times as many names as a mount may list files are looked at by one scan.
 const MAX_SEEN: usize = 10;
 
 /// A mount whose connection this replica has the lease of.
@@ -87,15 +87,15 @@ type FoundEntries = BTreeMap<String, MountEntry>;
 type ChangedEntry = Difference<String, MountEntry>;
 
 impl Scan {
-    /// Scans a part of the mount. A scan on request asks the source for everything anew; others may use what was asked for
-    /// another mount in the same round of polls.
+    /// Scans a part of the mount. A scan on request uses nothing that the source was asked before the request; others may use
+    /// what was asked for another mount in the same round of polls.
     ///
     /// # Errors
     /// Those of the database.
     pub(super) async fn run(
         &self,
         extent: &ScanExtent,
-        on_request: bool,
+        requested: Option<Instant>,
         last: &mut Last,
     ) -> Result<ScanEnd, Fault> {
         let Self { catalog, mount, .. } = self;
@@ -119,7 +119,7 @@ impl Scan {
         let scanned = match admitted {
             Ok((connection, pace)) => {
                 let from = (&*connection, pace.as_ref());
-                let found = timeout(SCAN_TIMEOUT, self.found(&known, from, extent, on_request)).await;
+                let found = timeout(SCAN_TIMEOUT, self.found(&known, from, extent, requested)).await;
                 found.unwrap_or(Err(FetchError::Timeout)).map(|found| (connection, found))
             }
             Err(error) => Err(error),
@@ -137,7 +137,7 @@ impl Scan {
         let (of, part) = (Arc::clone(&known), extent.clone());
         let changed = tokio::task::spawn_blocking(move || changed(&view, &of, &part, found)).await;
         let mut changed = changed.map_err(|error| Fault::Internal(error.to_string()))?;
-        changed.retain(|change| !self.is_watched(&known, change));
+        changed.retain(|change| !self.is_watched(&known, change, requested.is_some()));
         let appeared = changed.iter().filter(|change| matches!(change, Difference::Appeared(..))).count();
         let vanished = changed.iter().filter(|change| matches!(change, Difference::Vanished(_))).count();
         let after = (count + appeared).saturating_sub(vanished);
@@ -165,16 +165,17 @@ impl Scan {
         mount: &Mount,
         (connection, pace): (&Connection, Option<&Arc<Pace>>),
         extent: &ScanExtent,
-        on_request: bool,
+        requested: Option<Instant>,
     ) -> Result<(FoundEntries, bool), FetchError> {
         let most = self.catalog.limits.mount_entries;
         let now = self.catalog.sources.clock.now();
         let source = connection.source(self.mount.agent.tenant)?;
         let include = |path: &str| extent.includes(&mount.filter, path);
         // A repository is asked once in a round what its reference names.
-        let is_shared = connection.kind == Kind::Git && !on_request;
-        let round = || self.catalog.fetcher.round(connection.uid, connection.limits.poll());
-        let since = is_shared.then(|| round().began.into_std());
+        let round = || self.catalog.fetcher.round(connection.uid, connection.limits.poll()).began;
+        let since =
+            (connection.kind == Kind::Git).then(|| requested.map_or_else(round, |at| at.max(round())));
+        let since = since.map(Instant::into_std);
         let mut batches = source.scan(&mount.tree, &include, since, pace);
         let (mut found, mut seen, mut is_complete) = (FoundEntries::new(), 0_usize, true);
         while let Some(batch) = batches.next().await {
@@ -205,13 +206,18 @@ impl Scan {
         Ok((found, is_complete))
     }
 
-    /// Whether a file changed whose content is watched: what counts is whether that differs.
-    fn is_watched(&self, mount: &Mount, change: &ChangedEntry) -> bool {
+    /// Whether a file changed whose content is watched: what counts is whether that differs. What a scan on request finds is
+    /// looked at at once, and not when it is polled.
+    fn is_watched(&self, mount: &Mount, change: &ChangedEntry, on_request: bool) -> bool {
         let Difference::Changed(suffix, _) = change else { return false };
         let uri = ResourceUri::parse(&format!("{}{suffix}", mount.uri));
         uri.is_ok_and(|uri| {
             let subject = (self.mount.agent, Variant::by(mount.name.as_str(), &uri));
-            self.catalog.watched_files.contains(&subject)
+            let is_watched = self.catalog.watched_files.contains(&subject);
+            if is_watched && on_request {
+                self.catalog.watched_files.look(subject);
+            }
+            is_watched
         })
     }
 

@@ -131,7 +131,8 @@ impl MountScanner {
                 hints: None,
                 seen: None,
                 requested,
-                is_requested: false,
+                // The replica that held the lease before may have left a request.
+                requested_at: Some(Instant::now()),
                 rests_until: Instant::now(),
             };
             let task = Box::pin(followed.run());
@@ -153,8 +154,8 @@ struct Followed {
     seen: Option<Arc<Connection>>,
     /// Changes when a scan is requested.
     requested: watch::Receiver<Revision>,
-    /// Whether the next scan was requested.
-    is_requested: bool,
+    /// When a scan was requested that is still to be made.
+    requested_at: Option<Instant>,
     /// No requested scan begins before: it takes at most half of the time.
     rests_until: Instant,
 }
@@ -176,11 +177,15 @@ impl Followed {
             let Some(permit) = self.scans.acquire(self.scan.mount.agent.tenant, WAITS_FOR_SCAN).await else {
                 continue;
             };
-            let on_request = is_all && self.take_request();
+            let requested = if is_all { self.take_request() } else { None };
             let began = Instant::now();
-            let ended = self.scan.run(&extent, on_request, &mut last).await;
-            self.rests_until = Instant::now() + began.elapsed();
+            let ended = self.scan.run(&extent, requested, &mut last).await;
+            let over = Instant::now();
+            self.rests_until = over + began.elapsed();
             drop(permit);
+            if !matches!(ended, Ok(ScanEnd::Done(_))) {
+                self.requested_at = self.requested_at.or(requested);
+            }
             let mut next = ScanExtent::nothing();
             match ended {
                 Ok(ScanEnd::Done(connection)) => {
@@ -223,20 +228,21 @@ impl Followed {
             let connections = catalog.fetcher.connections();
             let found = connections.get(Payer::Tenant(tenant), mount.connection).await.ok().flatten();
             self.hints =
-                found.and_then(|found| Some(found.source(tenant).ok()?.watch(&known)?.fuse().boxed()));
+                found.and_then(|found| Some(found.source(tenant).ok()?.watch(&known.tree)?.fuse().boxed()));
             // The first notification says that the next ones come: what changes from then on is not missed.
             if let Some(hints) = &mut self.hints {
                 _ = timeout(OPENED_WITHIN, hints.next()).await;
             }
         }
-        known.path
+        Some(known)
     }
 
-    /// Whether a scan was requested since the last one.
-    fn take_request(&mut self) -> bool {
+    /// When a scan was requested since the last one that succeeded.
+    fn take_request(&mut self) -> Option<Instant> {
         let is_new = self.requested.has_changed().unwrap_or_default();
         self.requested.mark_unchanged();
-        std::mem::take(&mut self.is_requested) || is_new
+        let before = self.requested_at.take();
+        if is_new { Some(Instant::now()) } else { before }
     }
 
     /// Waits for notifications, requests, another state of the connection, or the next scan of everything.
@@ -268,7 +274,7 @@ impl Followed {
                 changed = self.requested.changed() => {
                     // Without a sender this task is about to end.
                     if changed.is_ok() {
-                        self.is_requested = true;
+                        self.requested_at = Some(Instant::now());
                         sleep_until(self.rests_until).await;
                     }
                     return ScanExtent::All;

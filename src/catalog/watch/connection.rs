@@ -120,6 +120,12 @@ impl ConnectionWatch {
                 }
                 _ = expiries.tick(), if !self.stored.is_empty() => self.expire().await,
                 hint = hints.next(&self.catalog) => self.hinted(&hint),
+                changed = self.files.changed() => {
+                    let now = Instant::now();
+                    for subject in changed {
+                        self.look_again(&subject, now, true);
+                    }
+                }
                 () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
             }
             while polls.len() < MAX_POLLS

@@ -8,12 +8,14 @@ use super::{Site, uris};
 use crate::support::answers::{answered, exact, normalized, problem};
 use crate::support::app::{Replica, resource};
 use crate::support::bucket::Bucket;
-use crate::support::events::listen;
+use crate::support::events::{Events, listen};
 use crate::support::wait::eventually;
 use crate::support::webhook::Message;
 
 const HOOKS: &str = "/agents/notes/hooks";
 const GUIDES: &str = "/agents/notes/mounts/guides";
+/// The file of the mount.
+const FILE: &str = "file:///guides/a.md";
 /// How often the connection is polled: never in the time of a test.
 const POLL: u32 = 3_600_000;
 /// For how long nothing is scanned without a request.
@@ -143,4 +145,39 @@ async fn hook_has_a_file_read_anew_where_a_resource_is_hidden() {
     assert_eq!(Message::new("message-1").send(&site.replica, &id, &secret).await.status, 202);
     stream.expect_events(&[&format!("updated {uri}")]).await;
     assert_eq!(site.text(uri).await.as_deref(), Some("changed"));
+}
+
+/// Subscribes to the file of the mount; has received the first update.
+async fn subscribed(site: &Site) -> Events {
+    let filter = json!({"resourceSubscriptions": [FILE]});
+    let mut stream = listen(&site.replica, "notes", &site.key, json!(1), filter).await;
+    // What is watched for the first time counts as changed.
+    let acknowledged = "notifications/subscriptions/acknowledged";
+    stream.expect_events(&[acknowledged, &format!("updated {FILE}")]).await;
+    stream
+}
+
+#[tokio::test]
+async fn hook_of_a_mount_reaches_files_with_subscribers() {
+    let (bucket, site) = mounted().await;
+    let (id, secret) = hook(&site.replica, json!({"mount": "guides"})).await;
+    let mut stream = subscribed(&site).await;
+    bucket.write("guides/a.md", "changed");
+    assert_eq!(Message::new("message-1").send(&site.replica, &id, &secret).await.status, 202);
+    stream.expect_events(&[&format!("updated {FILE}")]).await;
+    assert_eq!(site.text(FILE).await.as_deref(), Some("changed"));
+}
+
+#[tokio::test]
+async fn requested_scan_that_fails_is_repeated_as_requested() {
+    let (bucket, site) = mounted().await;
+    let (id, secret) = hook(&site.replica, json!({"mount": "guides"})).await;
+    let mut stream = subscribed(&site).await;
+    bucket.write("guides/a.md", "changed");
+    bucket.set_missing(true);
+    assert_eq!(Message::new("message-1").send(&site.replica, &id, &secret).await.status, 202);
+    eventually("the scan fails", async || site.state("guides").await == "degraded").await;
+    bucket.set_missing(false);
+    stream.expect_events(&[&format!("updated {FILE}")]).await;
+    assert_eq!(site.text(FILE).await.as_deref(), Some("changed"));
 }

@@ -48,6 +48,13 @@ impl Bucket {
         std::fs::remove_file(self.folder.path().join("bucket").join(name)).unwrap();
     }
 
+    /// Has the bucket missing, or not any more.
+    pub(crate) fn set_missing(&self, is_missing: bool) {
+        let [present, missing] = ["bucket", "missing"].map(|name| self.folder.path().join(name));
+        let (from, to) = if is_missing { (present, missing) } else { (missing, present) };
+        std::fs::rename(from, to).unwrap();
+    }
+
     /// The settings and secrets of a connection to the bucket.
     pub(crate) fn connection(&self) -> (Value, Value) {
         let settings = json!({"endpoint": self.endpoint, "bucket": "bucket", "pathStyle": true,
