@@ -53,11 +53,15 @@ impl Fetcher {
         connection.source(wanted.tenant)?;
         let key = Key::new(&connection, &wanted);
         inner.gates.admit_poll((key.connection, key.connected), &connection.limits, wanted.tenant)?;
-        let known = inner.kept.peek(&key);
+        let (known, began) = (inner.kept.peek(&key), Instant::now());
         // A repository is asked once in a round what its reference names.
         let is_shared = connection.kind == Kind::Git;
         let since = is_shared.then(|| self.round(key.connection, connection.limits.poll()).began);
-        let kept = Inner::flight(inner, key.clone(), &connection, (known, None), since).await?;
+        let mut kept = Inner::flight(inner, key.clone(), &connection, (known, None), since).await?;
+        // A fetch that was in progress may have read what changed since.
+        if kept.checked < since.unwrap_or(began) {
+            kept = Inner::flight(inner, key.clone(), &connection, (Some(kept), None), since).await?;
+        }
         let (contents, ttl) = (kept.contents.clone(), inner.ages(&wanted).ttl);
         let source = (connection.kind, connection.revision);
         Ok(Polled { contents, source, every: connection.limits.poll(), ttl, key, kept })
