@@ -15,7 +15,10 @@ pub enum FetchError {
     /// The source refused the credentials, or they do not suffice.
     #[error("denied")]
     Denied,
-    /// The source answered with an error status, or that it is overloaded.
+    /// The source answered that it does not accept what it was asked; it may well answer something else.
+    #[error("answered with an error")]
+    Rejected,
+    /// The source answered that it fails, or that it is overloaded.
     #[error("answered with an error")]
     Status {
         /// For how many seconds the source asks to be left alone (`Retry-After`).
@@ -43,7 +46,7 @@ impl FetchError {
             Self::Timeout => "timeout",
             Self::Unreachable => "unreachable",
             Self::Denied => "denied",
-            Self::Status { .. } => "status",
+            Self::Rejected | Self::Status { .. } => "status",
             Self::TooLarge => "too_large",
             Self::BadContent => "bad_content",
             Self::NotAllowed => "not_allowed",

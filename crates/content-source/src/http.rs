@@ -127,7 +127,7 @@ impl Http {
             };
             url = self.redirected(&url, location)?;
         }
-        Err(FetchError::Status { retry_after: None })
+        Err(FetchError::Rejected)
     }
 
     /// Sends one request.
@@ -200,7 +200,10 @@ fn refuse_failure(answer: &Response) -> Result<(), FetchError> {
         status if status.is_success() => Ok(()),
         StatusCode::NOT_FOUND | StatusCode::GONE => Err(FetchError::NotFound),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(FetchError::Denied),
-        _ => Err(FetchError::Status { retry_after: retry_after(answer.headers()) }),
+        status if status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429) => {
+            Err(FetchError::Status { retry_after: retry_after(answer.headers()) })
+        }
+        _ => Err(FetchError::Rejected),
     }
 }
 

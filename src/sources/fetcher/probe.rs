@@ -47,7 +47,9 @@ impl Fetcher {
         let permit = self.inner.gates.pass((uid, *revision), limits, tenant, deadline).await;
         let Ok(permit) = permit else { return Ok(()) };
         let checked = timeout_at(deadline, source.check(location)).await.unwrap_or(Err(FetchError::Timeout));
-        permit.record(&checked);
+        // What a database answers to a statement says nothing of the database.
+        let is_reached = !matches!(checked, Err(FetchError::Unreachable | FetchError::Timeout));
+        permit.record(&if is_reached { Ok(()) } else { checked });
         match checked {
             Ok(()) | Err(FetchError::Unreachable | FetchError::Timeout | FetchError::Busy) => Ok(()),
             Err(error) => Err(error.into()),

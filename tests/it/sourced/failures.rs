@@ -84,6 +84,19 @@ async fn rate_and_circuit_refuse_before_the_source_is_asked() {
 }
 
 #[tokio::test]
+async fn values_that_a_source_rejects_do_not_open_the_circuit() {
+    let site = Site::new().await;
+    let source = json!({"connection": "api", "path": "t/{city}"});
+    assert_eq!(site.template("test://t/{city}", json!({"name": "t", "source": source})).await.status, 201);
+    for (number, status) in [400, 405, 414, 422, 451].repeat(2).into_iter().enumerate() {
+        site.upstream.answer(&format!("t/{number}"), self::status(status));
+        assert_eq!(site.read(&format!("test://t/{number}")).await["error"], failed("status"), "{status}");
+    }
+    site.upstream.answer("t/rome", text("24"));
+    assert_eq!(site.text("test://t/rome").await, "24");
+}
+
+#[tokio::test]
 async fn source_that_asks_for_a_pause_is_not_asked_meanwhile() {
     let site = Site::new().await;
     let asking = Reply::Answer(429, vec![("retry-after", "25".to_owned())], Vec::new());

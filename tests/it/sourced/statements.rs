@@ -155,3 +155,16 @@ async fn bound_parameters_take_any_text_but_nul() {
     assert_eq!(text("inline:/a%0Ab").await, None);
     assert_eq!(text("file:/weather.db%00").await, None);
 }
+
+#[tokio::test]
+async fn statements_that_a_database_rejects_do_not_open_the_circuit() {
+    let site = Site::new().await;
+    let refused =
+        "source.statement: the database does not accept it; check its names and types against the database";
+    for _ in 0..10 {
+        let answer = site.register(statement("@secret_of_the_operator", "json")).await;
+        assert_eq!(answer, problem(400, "invalid_params", refused));
+    }
+    assert_eq!(site.register(statement("@cities", "text")).await["status"], 201);
+    assert!(site.replica.http.text("notes", &site.key, "test://a").await.is_some());
+}

@@ -87,6 +87,8 @@ pub(super) fn failure(error: &tokio_postgres::Error) -> FetchError {
     match state.code().get(..2) {
         Some("28") => FetchError::Denied,
         Some("08" | "57") => FetchError::Unreachable,
+        // The statement or its values: syntax, names, data, functions that raise errors, what is too complex or not supported.
+        Some("0A" | "21" | "22" | "2F" | "38" | "39" | "42" | "54" | "P0") => FetchError::Rejected,
         _ => FetchError::Status { retry_after: None },
     }
 }

@@ -159,7 +159,9 @@ fn failure(error: &rusqlite::Error) -> FetchError {
         Some(ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly) => FetchError::NotAllowed,
         Some(ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => FetchError::Denied,
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => FetchError::BadContent,
-        _ => FetchError::Status { retry_after: None },
+        // Those of statements have no code of their own.
+        Some(ErrorCode::Unknown | ErrorCode::TypeMismatch) | None => FetchError::Rejected,
+        Some(_) => FetchError::Status { retry_after: None },
     }
 }
 

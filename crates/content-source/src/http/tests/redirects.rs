@@ -81,7 +81,7 @@ async fn three_redirects_are_followed() {
     let source = plain(&server.url());
     assert_eq!(body(&source, "hop/0").await.as_deref(), Ok(&b"there"[..]));
     assert_eq!(server.targets(), ["/hop/0", "/hop/1", "/hop/2", "/hop/3"]);
-    assert_eq!(body(&source, "loop/0").await, Err(FetchError::Status { retry_after: None }));
+    assert_eq!(body(&source, "loop/0").await, Err(FetchError::Rejected));
     assert_eq!(server.targets()[4..], ["/loop/0", "/loop/1", "/loop/2", "/loop/3"]);
 }
 

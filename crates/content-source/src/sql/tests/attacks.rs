@@ -20,7 +20,7 @@ const SETUP: &str = "create role reader login; create role other login;
     create role granted login; grant execute on function pg_read_file(text) to granted;
     create role imports login; grant execute on function lo_import(text) to imports;";
 
-const STATUS: FetchError = FetchError::Status { retry_after: None };
+const REJECTED: FetchError = FetchError::Rejected;
 
 #[tokio::test]
 async fn free_statements_of_postgres_have_no_effect() {
@@ -40,27 +40,27 @@ async fn free_statements_of_postgres_have_no_effect() {
         ("select E'\\'; drop table city; --'", Ok("'; drop table city; --")),
         ("select E'1'\n'\\') q; drop table city; --'", Err(FetchError::NotAllowed)),
         ("select $1", Err(FetchError::NotAllowed)),
-        ("commit", Err(STATUS)),
-        ("rollback and chain", Err(STATUS)),
-        ("begin transaction read write", Err(STATUS)),
-        ("set transaction read write", Err(STATUS)),
-        ("prepare x as select 1", Err(STATUS)),
-        ("do $$ begin perform 1; end $$", Err(STATUS)),
-        ("call sneak()", Err(STATUS)),
+        ("commit", Err(REJECTED)),
+        ("rollback and chain", Err(REJECTED)),
+        ("begin transaction read write", Err(REJECTED)),
+        ("set transaction read write", Err(REJECTED)),
+        ("prepare x as select 1", Err(REJECTED)),
+        ("do $$ begin perform 1; end $$", Err(REJECTED)),
+        ("call sneak()", Err(REJECTED)),
         // Writing.
-        ("insert into city values (2, 'x') returning id", Err(STATUS)),
-        ("update city set name = 'x' returning id", Err(STATUS)),
-        ("with a as (delete from city returning id) select id from a", Err(STATUS)),
-        ("select 1 as a into taken", Err(STATUS)),
+        ("insert into city values (2, 'x') returning id", Err(REJECTED)),
+        ("update city set name = 'x' returning id", Err(REJECTED)),
+        ("with a as (delete from city returning id) select id from a", Err(REJECTED)),
+        ("select 1 as a into taken", Err(REJECTED)),
         ("select id from city for update", Err(FetchError::NotAllowed)),
         ("select sneak()", Err(FetchError::NotAllowed)),
         ("select nextval('numbers')", Err(FetchError::NotAllowed)),
         ("select setval('numbers', 9)", Err(FetchError::NotAllowed)),
-        ("create table taken (a int)", Err(STATUS)),
-        ("truncate city", Err(STATUS)),
+        ("create table taken (a int)", Err(REJECTED)),
+        ("truncate city", Err(REJECTED)),
         // Files and programs.
-        ("copy city to '/tmp/city'", Err(STATUS)),
-        ("copy city from program 'id'", Err(STATUS)),
+        ("copy city to '/tmp/city'", Err(REJECTED)),
+        ("copy city from program 'id'", Err(REJECTED)),
         ("select pg_read_file('/etc/passwd')", Err(FetchError::Denied)),
         ("select pg_read_binary_file('/etc/passwd')::text", Err(FetchError::Denied)),
         ("select pg_ls_dir('/')", Err(FetchError::Denied)),
@@ -72,12 +72,12 @@ async fn free_statements_of_postgres_have_no_effect() {
         // Elsewhere.
         ("select * from dblink('host=127.0.0.1', 'select 1') as x(a int)", Err(FetchError::NotAllowed)),
         ("select U&\"dbl\\0069nk\"('')", Err(FetchError::NotAllowed)),
-        ("load '$libdir/dblink'", Err(STATUS)),
+        ("load '$libdir/dblink'", Err(REJECTED)),
         ("create extension \"dblink\"", Err(FetchError::NotAllowed)),
         // Other sessions.
         ("select pg_notify('x', 'y')", Err(FetchError::NotAllowed)),
-        ("notify x", Err(STATUS)),
-        ("listen x", Err(STATUS)),
+        ("notify x", Err(REJECTED)),
+        ("listen x", Err(REJECTED)),
         ("select pg_advisory_lock(1)", Err(FetchError::NotAllowed)),
         ("select pg_try_advisory_lock(1)", Err(FetchError::NotAllowed)),
         ("select pg_advisory_xact_lock(1)", Err(FetchError::NotAllowed)),
@@ -86,12 +86,12 @@ async fn free_statements_of_postgres_have_no_effect() {
         ("select query_to_xml('select pg_advisory_lock(1)', true, true, '')", Err(FetchError::NotAllowed)),
         ("select pg_reload_conf()", Err(FetchError::Denied)),
         ("select pg_switch_wal()", Err(FetchError::Denied)),
-        ("lock table city", Err(STATUS)),
+        ("lock table city", Err(REJECTED)),
         // Settings, which end with the transaction.
         ("select set_config('work_mem', '1GB', false)", Ok("1GB")),
         ("select set_config('search_path', 'pg_temp', false)", Ok("pg_temp")),
         ("select set_config('statement_timeout', '0', false)", Ok("0")),
-        ("set role super", Err(STATUS)),
+        ("set role super", Err(REJECTED)),
         // What the role may not read.
         ("select text from secret", Err(FetchError::Denied)),
     ];

@@ -34,8 +34,7 @@ async fn rows_of_postgres_are_written_in_all_formats() {
     let csv = "id,name,warm,height,more,raw,at,mood\r\n\
         1,Zürich,true,408.50,\"{\"\"a\"\": [1]}\",\\x00ff,2026-01-02 02:04:05+00,good\r\n\
         2,\"a,\"\"b\"\"\",false,,,,,bad\r\n";
-    let status = FetchError::Status { retry_after: None };
-    let cases: [Case; 24] = [
+    let cases: [Case; 26] = [
         (all, &[], Format::Json, Ok(json)),
         (all, &[], Format::Csv, Ok(csv)),
         ("select name, id from city order by 2", &[], Format::Text, Ok("Zürich\na,\"b\"")),
@@ -63,7 +62,9 @@ async fn rows_of_postgres_are_written_in_all_formats() {
             Format::Text,
             Ok("'; drop table city; --"),
         ),
-        ("select nothing", &[], Format::Json, Err(status)),
+        ("select nothing", &[], Format::Json, Err(FetchError::Rejected)),
+        ("select 1 / (id - 2) from city order by id", &[], Format::Json, Err(FetchError::Rejected)),
+        ("select (select id from city)", &[], Format::Json, Err(FetchError::Rejected)),
         ("@town", &[], Format::Json, Err(FetchError::NotFound)),
     ];
     // Twice: sessions are used again after successes.
@@ -82,7 +83,7 @@ async fn rows_of_postgres_are_written_in_all_formats() {
         ("@city", Format::Json, Ok(())),
         ("@city", Format::Blob, Ok(())),
         ("@town", Format::Json, Err(FetchError::NotFound)),
-        ("select nothing", Format::Json, Err(status)),
+        ("select nothing", Format::Json, Err(FetchError::Rejected)),
         ("select 1, 2", Format::Blob, Err(FetchError::BadContent)),
     ] {
         assert_eq!(source.check(&location(statement, &[], format)).await, expected, "{statement}");
