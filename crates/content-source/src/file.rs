@@ -203,5 +203,15 @@ fn failure(error: &io::Error) -> FetchError {
     }
 }
 
+/// What an operation on one name of a directory found. `None` if it was removed or replaced since, was never readable, or
+/// leads out of the root: the others are listed without it. Any other error says nothing of the name.
+fn listed<T>(result: io::Result<T>) -> Result<Option<T>, FetchError> {
+    match result.map_err(|error| failure(&error)) {
+        Ok(found) => Ok(Some(found)),
+        Err(FetchError::NotFound | FetchError::Denied | FetchError::NotAllowed) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests;

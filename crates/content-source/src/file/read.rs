@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
-use super::failure;
+use super::{failure, listed};
 use crate::error::FetchError;
 use crate::location::Segment;
 use crate::source::{Content, Fetched, Validator};
@@ -101,7 +101,7 @@ impl Find<'_> {
                 continue;
             };
             // By the root, and not by the directory: a link may lead to another directory below the root.
-            let Ok(metadata) = self.root.metadata(format!("{path}/{name}")) else { continue };
+            let Some(metadata) = listed(self.root.metadata(format!("{path}/{name}")))? else { continue };
             if !metadata.is_file() {
                 continue;
             }

@@ -9,7 +9,7 @@ use cap_std::fs::{Dir, ReadDir};
 use futures_util::stream::{self, BoxStream, StreamExt};
 
 use super::read::{modified, stamp};
-use super::{Folder, failure, joined};
+use super::{Folder, failure, joined, listed};
 use crate::error::FetchError;
 use crate::location::Segment;
 use crate::source::{Entry, Tree};
@@ -111,7 +111,7 @@ async fn next_names(
                 if Segment::new(&name).is_none() {
                     continue;
                 }
-                let Ok(kind) = entry.file_type() else { continue };
+                let Some(kind) = listed(entry.file_type())? else { continue };
                 names.push(if kind.is_dir() { Name::Directory(name) } else { Name::Other(name) });
             }
             Ok((names, (read == BATCH).then_some(reading)))
@@ -153,9 +153,13 @@ fn included(
 async fn entries(folder: &Folder, base: &Arc<str>, files: Vec<String>) -> Result<Vec<Entry>, FetchError> {
     let base = Arc::clone(base);
     let entry = move |root: &Dir, path: String| {
-        let metadata = root.metadata(format!("{base}/{path}")).ok().filter(cap_std::fs::Metadata::is_file)?;
-        let (size, modified) = (Some(metadata.len()), modified(&metadata));
-        Some(Entry { path, size, modified, validator: stamp(&metadata) })
+        let metadata = listed(root.metadata(format!("{base}/{path}")))?;
+        Ok(metadata.filter(cap_std::fs::Metadata::is_file).map(|metadata| {
+            let (size, modified) = (Some(metadata.len()), modified(&metadata));
+            Entry { path, size, modified, validator: stamp(&metadata) }
+        }))
     };
-    folder.run(move |root, _| Ok(files.into_iter().filter_map(|path| entry(root, path)).collect())).await
+    folder
+        .run(move |root, _| files.into_iter().filter_map(|path| entry(root, path).transpose()).collect())
+        .await
 }
