@@ -93,6 +93,7 @@ impl Http for Bounded {
         base_url: &str,
         headers: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<GetResponse<Self::Headers, Self::ResponseBody>, gix::Error> {
+        self.receive.wait(None).map_err(gix::Error::from_error)?;
         let GetResponse { headers, body } = self.client.get(url, base_url, headers)?;
         Ok(GetResponse { headers, body: self.body(body) })
     }
@@ -104,6 +105,7 @@ impl Http for Bounded {
         headers: impl IntoIterator<Item = impl AsRef<str>>,
         kind: PostBodyDataKind,
     ) -> Result<PostResponse<Self::Headers, Self::ResponseBody, Self::PostBody>, gix::Error> {
+        self.receive.wait(None).map_err(gix::Error::from_error)?;
         let PostResponse { post_body, headers, body } = self.client.post(url, base_url, headers, kind)?;
         Ok(PostResponse { post_body, headers, body: self.body(body) })
     }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex as BackendMutex};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use gix::{ObjectId, Repository};
 use parking_lot::Mutex;
 use reqwest::blocking::ClientBuilder;
 use rustls::ClientConfig;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::interval;
 use url::Url;
 
@@ -53,7 +55,9 @@ pub(super) struct Remote {
     tls: ClientConfig,
     environment: Arc<Environment>,
     slot: Slot,
-    /// One update at a time, and what the last one of each reference found.
+    /// One update at a time.
+    updating: Arc<AsyncMutex<()>>,
+    /// What the last update of each reference found.
     last: Mutex<BTreeMap<Reference, Checked>>,
 }
 
@@ -104,6 +108,7 @@ impl Remote {
             tls,
             environment,
             slot,
+            updating: Arc::default(),
             last: Mutex::default(),
         })
     }
@@ -116,11 +121,23 @@ impl Remote {
         since: Option<Instant>,
         pace: Option<&Arc<Pace>>,
     ) -> Result<Commit, FetchError> {
+        let asked = since.unwrap_or_else(Instant::now);
+        if since.is_some() {
+            let (remote, reference) = (Arc::clone(self), reference.clone());
+            if let Some(known) = blocking(move || remote.known(&reference, asked)).await? {
+                return Ok(known);
+            }
+        }
         let addresses = self.resolve().await?;
+        // Waited for here, where the caller may give up, and no thread waits. Held by the work until that ends.
+        let updating = Arc::clone(&self.updating).lock_owned().await;
         let cancel = CancelOnDrop::default();
         let receive = Receive::new(pace.cloned(), cancel.flag());
         let updater = Arc::clone(self);
-        let update = blocking(move || updater.update(&reference, addresses, since, &receive));
+        let update = blocking(move || {
+            let _updating = updating;
+            updater.update(&reference, addresses, asked, &receive)
+        });
         let mut update = std::pin::pin!(update);
         let mut ticks = interval(SIZE_INTERVAL);
         let mut is_too_large = false;
@@ -171,31 +188,37 @@ impl Remote {
         self.slot.remove();
     }
 
-    /// The commit that a reference names, or named when it was asked since a time, fetched if the clone does not have it.
+    /// The commit that a reference named when it was asked since a time, if the clone has it.
+    fn known(&self, reference: &Reference, since: Instant) -> Result<Option<Commit>, FetchError> {
+        let known = self.last.lock().get(reference).copied().filter(|last| last.began >= since);
+        let Some(known) = known else { return Ok(None) };
+        let commit = known.commit.ok_or(FetchError::NotFound)?;
+        let lease = self.slot.lease()?;
+        match gix::open_opts(&self.slot.directory, options()) {
+            Ok(repository) if repository.has_object(commit) => {
+                Commit::new(repository, commit, Some(lease)).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The commit that a reference names, or named when it was asked since a time, fetched if the clone does not have it. The
+    /// caller has the lock of updates.
     fn update(
         &self,
         reference: &Reference,
         addresses: Vec<SocketAddr>,
-        since: Option<Instant>,
+        since: Instant,
         receive: &Arc<Receive>,
     ) -> Result<Commit, FetchError> {
-        let since = since.unwrap_or_else(Instant::now);
-        let mut last = self.last.lock();
-        let lease = self.slot.lease()?;
-        // Also by another that this one has waited for.
-        let known = last.get(reference).filter(|last| last.began >= since);
-        match known.map(|known| known.commit) {
-            Some(None) => return Err(FetchError::NotFound),
-            Some(Some(commit)) => {
-                if let Ok(repository) = gix::open_opts(&self.slot.directory, options())
-                    && repository.has_object(commit)
-                {
-                    return Commit::new(repository, commit, Some(lease));
-                }
-            }
-            None => {}
+        if receive.interrupt().load(Ordering::Relaxed) {
+            return Err(FetchError::Timeout);
         }
-        let (repository, lease) = self.open(lease)?;
+        // By another that this one has waited for.
+        if let Some(known) = self.known(reference, since)? {
+            return Ok(known);
+        }
+        let (repository, lease) = self.open(self.slot.lease()?)?;
         let began = Instant::now();
         let fetched = self.fetch(&repository, reference, addresses, receive);
         if fetched.is_err() && receive.is_used_up() {
@@ -204,6 +227,7 @@ impl Remote {
             return Err(FetchError::TooLarge);
         }
         if let Ok(_) | Err(FetchError::NotFound) = fetched {
+            let mut last = self.last.lock();
             if last.len() >= MAX_REFERENCES {
                 last.clear();
             }

@@ -1,6 +1,7 @@
 //! The source of repositories, against a real HTTP back end and in place.
 
 mod server;
+mod updates;
 
 use std::path::Path as FilePath;
 use std::process::Command;
