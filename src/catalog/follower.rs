@@ -27,6 +27,7 @@ impl Follower for Catalog {
 
     fn forget_all(&self) {
         self.scopes.clear();
+        self.fetcher.forget_all();
     }
 
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()> {

@@ -126,6 +126,13 @@ impl Fetcher {
         &self.inner.connections
     }
 
+    /// Forgets what is in memory: the database is on another timeline, where a revision of a connection or a definition is
+    /// another.
+    pub fn forget_all(&self) {
+        self.inner.kept.clear();
+        self.inner.gates.clear();
+    }
+
     /// Where work with sources is spawned that may take long: threads that answer no requests.
     pub fn runtime(&self) -> Handle {
         self.inner.runtime.handle()

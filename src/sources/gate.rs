@@ -129,6 +129,11 @@ impl Gates {
         Ok(gate.pace.clone())
     }
 
+    /// Drops all gates.
+    pub(super) fn clear(&self) {
+        self.by_use.lock().clear();
+    }
+
     fn of(
         &self,
         (connection, revision): (ConnectionId, Revision),
