@@ -29,7 +29,7 @@ use crate::error::{FetchError, SettingsError};
 use crate::kind::Environment;
 use crate::location::Location;
 use crate::pace::Pace;
-use crate::paths;
+use crate::paths::{self, MAX_DEPTH, MAX_PENDING};
 use crate::settings::{networks, read_secrets, read_settings};
 use crate::source::{Bounds, Entry, Fetched, Source, Tree, Validator};
 use crate::tls;
@@ -244,11 +244,16 @@ impl Git {
         let listing = Arc::clone(&commit);
         let listed = blocking(move || listing.list(directory)).await?;
         let mut files = Vec::new();
+        let is_deepest = prefix.matches('/').count() >= MAX_DEPTH;
         for Listed { name, id, is_directory } in listed {
             let path = if is_directory { format!("{prefix}{name}/") } else { format!("{prefix}{name}") };
-            if include(&path) {
-                if is_directory { directories.push((path, id)) } else { files.push((path, id)) }
+            if is_directory && is_deepest || !include(&path) {
+                continue;
             }
+            if is_directory { directories.push((path, id)) } else { files.push((path, id)) }
+        }
+        if directories.len() > MAX_PENDING {
+            return Err(FetchError::TooLarge);
         }
         let measured = Arc::clone(&commit);
         let entries = blocking(move || Ok(measured.entries(files))).await?;

@@ -1,9 +1,15 @@
-//! Where a connection may name files.
+//! Where a connection may name files, and how far trees are scanned.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::FetchError;
 use crate::kind::Environment;
+
+/// How deep directories of a tree may nest.
+pub(crate) const MAX_DEPTH: usize = 64;
+
+/// How many directories of a scan may wait to be read.
+pub(crate) const MAX_PENDING: usize = 100_000;
 
 /// Whether a path is an absolute one below a root, by its text. It need not exist.
 pub(crate) fn is_below_root(path: &Path, environment: &Environment) -> bool {

@@ -104,8 +104,8 @@ pub trait Source: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'a, Result<Fetched, FetchError>>;
 
     /// The regular files of a tree, in batches and in any order. `include` decides which directories are entered and which
-    /// files are listed, by the path relative to the tree (a directory's ends in `/`). `since` and `pace` are those of
-    /// [`Bounds`].
+    /// files are listed, by the path relative to the tree (a directory's ends in `/`); it is called for each name that is
+    /// looked at, and a batch of which nothing is listed is empty. `since` and `pace` are those of [`Bounds`].
     ///
     /// The stream is lazy, and ends after an error. A source that has no trees answers [`FetchError::NotAllowed`].
     fn scan<'a>(

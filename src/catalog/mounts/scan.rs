@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use content_source::{Entry, FetchError, Kind, Pace};
@@ -141,7 +142,7 @@ impl Scan {
         let appeared = changed.iter().filter(|change| matches!(change, Difference::Appeared(..))).count();
         let vanished = changed.iter().filter(|change| matches!(change, Difference::Vanished(_))).count();
         let after = (count + appeared).saturating_sub(vanished);
-        if !is_all && after > catalog.limits.mount_entries {
+        if !is_all && (!is_complete || after > catalog.limits.mount_entries) {
             return Ok(ScanEnd::Incomplete);
         }
         let known_at = Listed { revision: scanned_at, count, is_whole: was_listed };
@@ -170,18 +171,24 @@ impl Scan {
         let most = self.catalog.limits.mount_entries;
         let now = self.catalog.sources.clock.now();
         let source = connection.source(self.mount.agent.tenant)?;
-        let include = |path: &str| extent.includes(&mount.filter, path);
+        let seen = AtomicUsize::new(0);
+        let include = |path: &str| {
+            let is_included = extent.includes(&mount.filter, path);
+            // An object has the directories above it in its name.
+            if connection.kind != Kind::S3 || !is_included || !path.ends_with('/') {
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+            is_included
+        };
         // A repository is asked once in a round what its reference names.
         let round = || self.catalog.fetcher.round(connection.uid, connection.limits.poll()).began;
         let since =
             (connection.kind == Kind::Git).then(|| requested.map_or_else(round, |at| at.max(round())));
         let since = since.map(Instant::into_std);
         let mut batches = source.scan(&mount.tree, &include, since, pace);
-        let (mut found, mut seen, mut is_complete) = (FoundEntries::new(), 0_usize, true);
+        let (mut found, mut is_complete) = (FoundEntries::new(), true);
         while let Some(batch) = batches.next().await {
-            let batch = batch?;
-            seen = seen.saturating_add(batch.len());
-            for Entry { path, size, modified, validator } in batch {
+            for Entry { path, size, modified, validator } in batch? {
                 let suffix = encode(&path);
                 // One whose URI would be too long, or that is written otherwise, cannot be read.
                 if mount.uri_of(&suffix).is_none() {
@@ -197,7 +204,7 @@ impl Scan {
                     is_complete = false;
                 }
             }
-            if seen >= most.saturating_mul(MAX_SEEN) {
+            if seen.load(Ordering::Relaxed) >= most.saturating_mul(MAX_SEEN) {
                 is_complete = false;
                 break;
             }

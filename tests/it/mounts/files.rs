@@ -128,6 +128,20 @@ async fn files_over_the_limit_are_read_and_not_listed() {
 }
 
 #[tokio::test]
+async fn tree_of_too_many_other_files_is_not_read_to_its_end() {
+    let site = Site::with(&[("WAGGLE_LIMITS__MOUNT_ENTRIES", "2")]).await;
+    for number in 0..30 {
+        site.write(&format!("guides/{number}/other.txt"), "not included");
+    }
+    site.mount("guides", guides()).await;
+    let status = site.status("guides").await;
+    assert_eq!(
+        (&status["state"], &status["entries"], &status["reason"]),
+        (&json!("degraded"), &json!(0), &json!("too_large"))
+    );
+}
+
+#[tokio::test]
 async fn tree_that_is_missing_fails_with_a_reason() {
     let site = Site::new().await;
     site.mount("guides", guides()).await;

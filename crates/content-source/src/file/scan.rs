@@ -12,16 +12,11 @@ use super::read::{modified, stamp};
 use super::{Folder, failure, joined, listed};
 use crate::error::FetchError;
 use crate::location::Segment;
+use crate::paths::{MAX_DEPTH, MAX_PENDING};
 use crate::source::{Entry, Tree};
 
 /// How many names are read at a time.
 const BATCH: usize = 1000;
-
-/// How deep directories may nest.
-const MAX_DEPTH: usize = 64;
-
-/// How many directories may wait to be read.
-const MAX_PENDING: usize = 100_000;
 
 /// The directories that are still to be read, by paths relative to the tree, each with a final `/`; the tree's own is empty.
 struct Progress {
@@ -55,17 +50,12 @@ pub(super) fn scan<'a>(
             if tree.reference.is_some() {
                 return Err(FetchError::NotAllowed);
             }
-            while let Some(reading) = next_directory(folder, &base, &mut progress).await? {
-                let prefix = reading.prefix.clone();
-                let names = next_names(folder, reading, &mut progress).await?;
-                let files = included(names, &prefix, include, &mut progress.pending)?;
-                let entries =
-                    if files.is_empty() { Vec::new() } else { entries(folder, &base, files).await? };
-                if !entries.is_empty() {
-                    return Ok(Some((entries, progress)));
-                }
-            }
-            Ok(None)
+            let Some(reading) = next_directory(folder, &base, &mut progress).await? else { return Ok(None) };
+            let prefix = reading.prefix.clone();
+            let names = next_names(folder, reading, &mut progress).await?;
+            let files = included(names, &prefix, include, &mut progress.pending)?;
+            let entries = if files.is_empty() { Vec::new() } else { entries(folder, &base, files).await? };
+            Ok(Some((entries, progress)))
         }
     });
     entries.boxed()
