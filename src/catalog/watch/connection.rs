@@ -22,6 +22,7 @@ use crate::catalog::Catalog;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::TenantId;
+use crate::model::scope::Revision;
 use crate::sources::WatchEvent;
 use crate::store::leases::HeldLease;
 use crate::store::watching::WatchedSubject;
@@ -32,6 +33,8 @@ const MAX_WATCHED: i64 = 50_000;
 const MAX_POLLS: usize = 8;
 /// How long a poll waits for a permit among those of all connections, which are given in turn between tenants.
 const PERMIT_TIMEOUT: Duration = Duration::from_mins(1);
+/// How often it is compared whether the connection changed.
+const COMPARE_INTERVAL: Duration = Duration::from_secs(2);
 /// How often stored content is removed that is too old.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(10);
 /// After what time subjects that could not be read are read again.
@@ -59,6 +62,10 @@ pub(super) struct ConnectionWatch {
     files: ConnectionFiles,
     /// When everything was polled last since what changed was not known.
     swept: Option<Instant>,
+    /// Whether everything is polled again once that is a while ago.
+    is_sweep_due: bool,
+    /// The timeline of the database, and the revision of the connection in it, as they were compared last.
+    compared: Option<(u64, Revision)>,
 }
 
 impl ConnectionWatch {
@@ -81,6 +88,8 @@ impl ConnectionWatch {
             stored,
             files,
             swept: None,
+            is_sweep_due: false,
+            compared: None,
         }
     }
 
@@ -91,6 +100,8 @@ impl ConnectionWatch {
         let mut reads_at = Some(Instant::now());
         let mut expiries = interval(EXPIRE_INTERVAL);
         expiries.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut compares = interval(COMPARE_INTERVAL);
+        compares.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // What an earlier holder has stored.
         self.expire().await;
         loop {
@@ -104,8 +115,9 @@ impl ConnectionWatch {
                     }
                 };
             }
+            let sweeps_at = self.sweep();
             let next = if polls.len() < MAX_POLLS { self.schedule.next() } else { None };
-            let wakes = next.into_iter().chain(reads_at).min();
+            let wakes = next.into_iter().chain(reads_at).chain(sweeps_at).min();
             tokio::select! {
                 changed = held.changed() => {
                     if changed.is_err() {
@@ -119,6 +131,10 @@ impl ConnectionWatch {
                     }
                 }
                 _ = expiries.tick(), if !self.stored.is_empty() => self.expire().await,
+                _ = compares.tick() => if self.is_changed().await {
+                    hints = Hints::new(self.held.lease.connection);
+                    self.is_sweep_due = true;
+                },
                 hint = hints.next(&self.catalog) => self.hinted(&hint),
                 changed = self.files.changed() => {
                     let now = Instant::now();
@@ -257,20 +273,41 @@ impl ConnectionWatch {
             ChangeHint::Path(path) => self.concerned(path),
             ChangeHint::Everything => Vec::new(),
         };
+        // What is not watched itself may be what a symbolic link leads to.
+        self.is_sweep_due |= concerned.is_empty();
         let now = Instant::now();
-        if !concerned.is_empty() {
-            for subject in concerned {
-                self.poll_again(&subject, now, true);
-            }
-        } else if *hint == ChangeHint::Everything
-            || self.swept.is_none_or(|at| now.duration_since(at) >= MIN_REVISION_INTERVAL)
-        {
-            // What is not watched itself may be what a symbolic link leads to.
-            self.swept = Some(now);
-            for subject in self.watched.keys().cloned().collect::<Vec<_>>() {
-                self.poll_again(&subject, now, false);
-            }
+        for subject in concerned {
+            self.poll_again(&subject, now, true);
         }
+    }
+
+    /// Polls everything if that is due, at most once in a while. Returns when it may if it is not over.
+    fn sweep(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let begins = self.swept.map_or(now, |at| at + MIN_REVISION_INTERVAL);
+        if !self.is_sweep_due || begins > now {
+            return self.is_sweep_due.then_some(begins);
+        }
+        (self.is_sweep_due, self.swept) = (false, Some(now));
+        for subject in self.watched.keys().cloned().collect::<Vec<_>>() {
+            self.poll_again(&subject, now, false);
+        }
+        None
+    }
+
+    /// Whether the connection changed since it was compared last: what it notifies, and what is known of its content, is of
+    /// the connection before.
+    async fn is_changed(&mut self) -> bool {
+        let Some((agent, _)) = self.watched.keys().next() else { return false };
+        let (connections, uid) = (self.catalog.fetcher.connections(), self.held.lease.connection);
+        // A change drops it from memory.
+        let connection = match connections.in_memory(uid) {
+            Some(connection) => Some(connection),
+            None => connections.get(Payer::Tenant(agent.tenant), uid).await.ok().flatten(),
+        };
+        let Some(connection) = connection else { return false };
+        let now = (self.catalog.scopes.timeline(), connection.revision);
+        self.compared.replace(now).is_some_and(|before| before != now)
     }
 
     fn poll_again(&mut self, subject: &WatchedSubject, now: Instant, is_urgent: bool) {

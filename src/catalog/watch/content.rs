@@ -91,15 +91,13 @@ impl WatchedContent {
                 }
             }
             Ok(None) => NextPoll::After(self.every.max(MIN_REVISION_INTERVAL)),
-            // The rate of polls is used up: that is no failure.
-            Err(Fault::SourceFailed(FetchError::Busy)) if self.is_urgent => {
-                NextPoll::After(URGENT_RETRY_DELAY)
-            }
-            // Later each time: what is refused takes time, too, if there is much of it.
+            // The rate of polls is used up: that is no failure. Later each time: what is refused takes time, too, if there is
+            // much of it.
             Err(Fault::SourceFailed(FetchError::Busy)) => {
+                let first = if self.is_urgent { URGENT_RETRY_DELAY } else { MIN_REVISION_INTERVAL };
+                let longest = self.every.clamp(MIN_REVISION_INTERVAL, MAX_RETRY_DELAY);
                 self.refusals = self.refusals.saturating_add(1);
-                let longest = self.every.max(MIN_REVISION_INTERVAL);
-                NextPoll::After(backed_off(MIN_REVISION_INTERVAL, self.refusals).min(longest))
+                NextPoll::After(Backoff::new(first, longest).delay(self.refusals - 1))
             }
             Err(_) => {
                 self.failures = self.failures.saturating_add(1);
@@ -161,7 +159,8 @@ mod tests {
             content.is_urgent = is_urgent;
             content.polled(&Err(Fault::SourceFailed(error)), false, now)
         };
-        assert_eq!(polled(true, FetchError::Busy), After(URGENT_RETRY_DELAY));
+        let urgent = [(); 3].map(|()| polled(true, FetchError::Busy));
+        assert_eq!(urgent, [1, 2, 4].map(|times| After(URGENT_RETRY_DELAY * times)));
         assert_eq!(polled(false, FetchError::Busy), After(Duration::from_secs(1)));
         let failed = [(); 3].map(|()| polled(false, FetchError::Unreachable));
         assert_eq!(failed, [1, 2, 4].map(|seconds| After(Duration::from_secs(seconds))));

@@ -28,6 +28,7 @@ use crate::support::cluster::{Database, database};
 use crate::support::events::listen;
 use crate::support::proxy::Proxy;
 use crate::support::repository::{git, serve_repositories};
+use crate::support::wait::eventually;
 
 /// The kinds, by the ids of their connections.
 const KINDS: [&str; 7] = ["file", "git", "git-http", "http", "s3", "postgresql", "sqlite"];
@@ -233,4 +234,29 @@ async fn change_of_each_kind_is_notified_in_time_and_read_on_another_replica() {
         // That of the middle: the machine is busy with other tests.
         assert!(times[1] < most, "{kind}: {times:?}");
     }
+}
+
+#[tokio::test]
+async fn disabled_connection_listens_no_more() {
+    let (database, sources) = (database().await, Sources::new().await);
+    let replica = Builder::new(&database).start().await;
+    let key = replica.acme("notes").await;
+    register(&sources, &replica, "postgresql").await;
+    let filter = json!({"resourceSubscriptions": ["test://postgresql"]});
+    let mut stream = listen(&replica, "notes", &key, json!(1), filter).await;
+    stream.expect_events(&["notifications/subscriptions/acknowledged", "updated test://postgresql"]).await;
+    // The second change is notified within a second of the first.
+    for text in ["1", "2"] {
+        sources.change("postgresql", text).await;
+        assert_eq!(stream.next_summary().await, "updated test://postgresql");
+        assert_eq!(replica.http.text("notes", &key, "test://postgresql").await.unwrap().trim_end(), text);
+    }
+    let sessions = format!(
+        "select count(*) from pg_stat_activity where usename = '{}' and datname = current_database()",
+        Sources::reader(&sources.rows)
+    );
+    assert!(sources.rows.number(&sessions).await > 0);
+    let disabled = replica.admin("PATCH", "/connections/postgresql", Some(json!({"enabled": false}))).await;
+    assert_eq!(disabled.status, 200);
+    eventually("no session is left", async || sources.rows.number(&sessions).await == 0).await;
 }

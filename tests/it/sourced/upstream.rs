@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 
 /// What is answered at a path.
 #[derive(Debug, Clone)]
@@ -17,6 +18,8 @@ pub(crate) enum Reply {
     Clock,
     /// Nothing.
     Hang,
+    /// A text, once it is released.
+    Held(Arc<Notify>, &'static str),
     /// Heads of status 103 (RFC 8297), one after another, until the connection is closed.
     EarlyHints,
 }
@@ -124,6 +127,11 @@ impl Upstream {
                 // Until the gateway gives up.
                 drop(stream.read_u8().await);
                 return;
+            }
+            Some(Reply::Held(released, body)) => {
+                self.state.lock().unwrap().asked.push((target.clone(), None));
+                released.notified().await;
+                (200, vec![("content-type", "text/plain".to_owned())], body.as_bytes().to_vec())
             }
             Some(Reply::EarlyHints) => {
                 self.state.lock().unwrap().asked.push((target, None));

@@ -1,14 +1,17 @@
 //! Content that changes behind the gateway's back is notified to those who are subscribed to it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::sync::Notify;
 
 use super::Site;
-use super::upstream::{status, tagged, text};
+use super::upstream::{Reply, status, tagged, text};
 use crate::support::app::{Builder, resource};
 use crate::support::cluster::database;
 use crate::support::events::{Session, listen};
+use crate::support::wait::eventually;
 
 /// For how long nothing else may be sent.
 const QUIET: Duration = Duration::from_secs(3);
@@ -89,4 +92,71 @@ async fn change_of_a_file_is_an_update_within_a_second() {
     assert_eq!(stream.next_summary().await, "updated test://a");
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     assert_eq!(replica.http.text("notes", &key, "test://a").await.as_deref(), Some("two"));
+}
+
+/// How often content is polled: never in the time of a test.
+const NEVER: u32 = 3_600_000;
+
+#[tokio::test]
+async fn look_finds_what_changed_during_a_read_in_progress() {
+    let site = Site::with_limits(json!({"pollMs": NEVER, "timeoutMs": 60_000})).await;
+    site.replica.put("notes", "test://inline", "here").await;
+    let released = Arc::new(Notify::new());
+    site.upstream.answer("a", Reply::Held(Arc::clone(&released), "one"));
+    site.resource("a", json!({"connection": "api", "path": "a", "ttlMs": 600_000})).await;
+    let read = site.text("test://a");
+    let watched = async {
+        eventually("the source is asked", async || site.upstream.count() > 0).await;
+        site.upstream.answer("a", text("two"));
+        let filter = json!({"resourceSubscriptions": ["test://a"]});
+        let mut stream = listen(&site.replica, "notes", &site.key, json!(1), filter).await;
+        assert_eq!(stream.next_summary().await, "notifications/subscriptions/acknowledged");
+        let leased = "select count(*) from leases where holder is not null";
+        eventually("it is watched", async || site._database.number(leased).await == 1).await;
+        // The look, which waits for the read, has begun by then.
+        for _ in 0..100 {
+            assert_eq!(site.text("test://inline").await, "here");
+        }
+        released.notify_one();
+        assert_eq!(stream.next_summary().await, "updated test://a");
+        site.text("test://a").await
+    };
+    assert_eq!(tokio::join!(read, watched), ("one".to_owned(), "two".to_owned()));
+}
+
+#[tokio::test]
+async fn change_of_a_connection_has_its_content_looked_at() {
+    let site = Site::with_limits(json!({"pollMs": NEVER})).await;
+    site.upstream.answer("a", text("one"));
+    site.upstream.answer_at("/v2/a".to_owned(), text("two"));
+    site.resource("a", json!({"connection": "api", "path": "a"})).await;
+    let filter = json!({"resourceSubscriptions": ["test://a"]});
+    let mut stream = listen(&site.replica, "notes", &site.key, json!(1), filter).await;
+    stream.expect_events(&["notifications/subscriptions/acknowledged", "updated test://a"]).await;
+    let patch = async |patch| {
+        let patched = site.replica.admin("PATCH", "/connections/api", Some(patch)).await;
+        assert_eq!(patched.status, 200, "{}", patched.text());
+    };
+    let base_url = site.upstream.url().replace("/v1/", "/v2/");
+    patch(json!({"settings": {"baseUrl": base_url}})).await;
+    assert_eq!(stream.next_summary().await, "updated test://a");
+    assert_eq!(site.text("test://a").await, "two");
+    // Also one that is enabled again.
+    patch(json!({"enabled": false})).await;
+    site.upstream.answer_at("/v2/a".to_owned(), text("three"));
+    patch(json!({"enabled": true})).await;
+    assert_eq!(stream.next_summary().await, "updated test://a");
+    assert_eq!(site.text("test://a").await, "three");
+}
+
+#[tokio::test]
+async fn fetched_content_is_forgotten_in_another_timeline() {
+    let site = Site::new().await;
+    site.upstream.answer("a", text("one"));
+    site.resource("a", json!({"connection": "api", "path": "a", "ttlMs": 86_400_000})).await;
+    assert_eq!(site.text("test://a").await, "one");
+    site.upstream.answer("a", text("two"));
+    assert_eq!(site.text("test://a").await, "one", "it is fresh");
+    site._database.execute("update gateway set epoch = gen_random_uuid()").await;
+    eventually("it is fetched again", async || site.text("test://a").await == "two").await;
 }
