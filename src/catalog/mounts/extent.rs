@@ -25,8 +25,8 @@ impl ScanExtent {
         matches!(self, Self::Paths(paths) if paths.is_empty())
     }
 
-    /// Adds what a notification is about; `tree` is the directory of the mount.
-    pub(super) fn add(&mut self, hint: ChangeHint, tree: &Path) {
+    /// Adds what a notification is about, unless the mount excludes it; `tree` is the directory of the mount.
+    pub(super) fn add(&mut self, hint: ChangeHint, tree: &Path, filter: &PathFilter) {
         let Self::Paths(paths) = self else { return };
         let relative = match hint {
             ChangeHint::Everything => None,
@@ -39,7 +39,7 @@ impl ScanExtent {
             },
         };
         match relative {
-            Some(path) if paths.contains(&path) => {}
+            Some(path) if !is_reached(filter, &path) || paths.contains(&path) => {}
             Some(path) if paths.len() < MAX_PATHS => paths.push(path),
             _ => *self = Self::All,
         }
@@ -67,6 +67,12 @@ impl ScanExtent {
     }
 }
 
+/// Whether a file or a directory of a path may be listed.
+fn is_reached(filter: &PathFilter, path: &str) -> bool {
+    path.match_indices('/').all(|(slash, _)| filter.enters(&path[..slash]))
+        && (filter.selects(path) || filter.enters(path))
+}
+
 fn is_at_or_below(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -86,9 +92,26 @@ mod tests {
     fn extent(tree: &str, hints: &[&str]) -> ScanExtent {
         let mut extent = ScanExtent::nothing();
         for hint in hints {
-            extent.add(ChangeHint::Path(path(hint)), &path(tree));
+            extent.add(ChangeHint::Path(path(hint)), &path(tree), &filter(&[]));
         }
         extent
+    }
+
+    fn filter(exclude: &[&str]) -> PathFilter {
+        let exclude: Vec<_> = exclude.iter().map(|&pattern| pattern.to_owned()).collect();
+        PathFilter::new(&[], &exclude).unwrap()
+    }
+
+    #[test]
+    fn hints_of_what_is_excluded_add_nothing() {
+        let mut extent = ScanExtent::nothing();
+        for hint in ["docs/target/a.md", "docs/target/deep/a.md", "docs/a/target", "docs/a/target/b"] {
+            extent.add(ChangeHint::Path(path(hint)), &path("docs"), &filter(&["**/target", "**/target/**"]));
+        }
+        assert!(extent.is_empty(), "{extent:?}");
+        // It may be a directory.
+        extent.add(ChangeHint::Path(path("docs/a.log")), &path("docs"), &filter(&["*.log"]));
+        assert_eq!(extent, ScanExtent::Paths(vec!["a.log".to_owned()]));
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(super) struct Scan {
 #[derive(Debug, Default)]
 pub(super) struct Last {
     /// When it was.
-    pub(super) at: Option<Instant>,
+    at: Option<Instant>,
     /// The revision that last changed what is listed, if it is known.
     revision: Option<Revision>,
 }

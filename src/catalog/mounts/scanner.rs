@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use content_source::{ChangeHint, Kind, Path};
+use content_source::{ChangeHint, Kind};
 use futures_util::FutureExt;
 use futures_util::stream::{BoxStream, StreamExt};
 use tokio::sync::watch;
@@ -48,7 +48,7 @@ const RETRY: Duration = Duration::from_secs(2);
 const SOURCE_RETRY: Backoff = Backoff::new(RETRY, Duration::from_mins(1));
 /// How long a scan waits for notifications to begin.
 const OPENED_WITHIN: Duration = Duration::from_secs(5);
-/// The shortest time between two scans of a mount that changes.
+/// The shortest time between two scans of a mount.
 const BETWEEN_SCANS: Duration = Duration::from_secs(1);
 
 /// Scans mounts.
@@ -167,10 +167,10 @@ impl Followed {
         let (mut full, mut failures) = (Instant::now(), 0_u32);
         loop {
             // Before the scan: what changes from then on is notified.
-            let tree = self.open().await;
-            if let Some(hints) = &mut self.hints {
+            let mount = self.open().await;
+            if let Some((hints, mount)) = self.hints.as_mut().zip(mount.as_ref()) {
                 while let Some(Some(hint)) = hints.next().now_or_never() {
-                    extent.add(hint, &tree);
+                    extent.add(hint, &mount.tree.path, &mount.filter);
                 }
             }
             let is_all = extent == ScanExtent::All;
@@ -207,23 +207,20 @@ impl Followed {
                 }
             }
             if next.is_empty() {
-                next = self.wait(full, &tree).await;
+                next = self.wait(full, mount.as_deref()).await;
             }
             extent = next;
-            if let Some(at) = last.at {
-                sleep_until(at + BETWEEN_SCANS).await;
-            }
+            sleep_until(over + BETWEEN_SCANS).await;
         }
     }
 
-    /// Opens the notifications of the source, unless they are; returns the directory.
-    async fn open(&mut self) -> Path {
+    /// Opens the notifications of the source, unless they are; returns the mount.
+    async fn open(&mut self) -> Option<Arc<Mount>> {
         let Scan { catalog, mount, .. } = &self.scan;
         let tenant = mount.agent.tenant;
         let snapshot = catalog.snapshot_of(Payer::Tenant(tenant), tenant, mount.agent.uid).await;
         let view = snapshot.ok().map(View::unfiltered);
-        let known = view.as_ref().and_then(|view| view.get::<Mount>(mount.name.as_str()));
-        let Some(known) = known.map(|known| known.tree.clone()) else { return Path::default() };
+        let known = view?.get::<Mount>(mount.name.as_str()).cloned()?;
         if self.hints.is_none() {
             let connections = catalog.fetcher.connections();
             let found = connections.get(Payer::Tenant(tenant), mount.connection).await.ok().flatten();
@@ -246,7 +243,7 @@ impl Followed {
     }
 
     /// Waits for notifications, requests, another state of the connection, or the next scan of everything.
-    async fn wait(&mut self, full: Instant, tree: &Path) -> ScanExtent {
+    async fn wait(&mut self, full: Instant, mount: Option<&Mount>) -> ScanExtent {
         let mut ticks = interval(RETRY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -266,7 +263,9 @@ impl Followed {
                         return ScanExtent::All;
                     };
                     let mut extent = ScanExtent::nothing();
-                    extent.add(hint, tree);
+                    if let Some(mount) = mount {
+                        extent.add(hint, &mount.tree.path, &mount.filter);
+                    }
                     if !extent.is_empty() {
                         return extent;
                     }
