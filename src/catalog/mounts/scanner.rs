@@ -292,7 +292,7 @@ impl Followed {
         match connection.kind {
             Kind::File => Instant::now() + OF_FILES,
             Kind::Git => self.scan.catalog.fetcher.round(connection.uid, poll).next,
-            _ => Instant::now() + poll,
+            _ => Instant::now() + poll.mul_f64(1.0 - self.scan.catalog.jitter()),
         }
     }
 

@@ -139,7 +139,7 @@ impl ConnectionWatch {
                 changed = self.files.changed() => {
                     let now = Instant::now();
                     for subject in changed {
-                        self.look_again(&subject, now, true);
+                        self.poll_again(&subject, now, true);
                     }
                 }
                 () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
@@ -200,10 +200,7 @@ impl ConnectionWatch {
                 None => Err(Fault::SourceFailed(FetchError::Busy)),
             };
             drop(permit);
-            // With jitter, so that what begins together does not stay together.
-            let mut random = [0];
-            let jitter = catalog.sources.random.fill(&mut random).map_or(0, |()| random[0]);
-            EndedPoll { subject, result, jitter: f64::from(jitter) / 2_560.0 }
+            EndedPoll { subject, result, jitter: catalog.jitter() }
         })
     }
 
