@@ -59,6 +59,27 @@ async fn files_are_listed_and_read() {
 }
 
 #[tokio::test]
+async fn excluded_files_are_neither_listed_nor_read() {
+    let site = Site::new().await;
+    let (kept, excluded) = (["a.md", "b/c.md"], ["drafts/d.md", "drafts/deep/e.md", "b/f.draft.md"]);
+    for path in kept.iter().chain(&excluded) {
+        site.write(&format!("guides/{path}"), "text");
+    }
+    let mut body = guides();
+    body["exclude"] = json!(["drafts/**", "**/*.draft.md"]);
+    site.mount("guides", body).await;
+    let uri = |path: &str| format!("file:///guides/{path}");
+    assert_eq!(site.uris().await, kept.map(uri));
+    for path in kept {
+        assert_eq!(site.text(&uri(path)).await.as_deref(), Some("text"), "{path}");
+    }
+    for path in excluded {
+        let answer = site.call("resources/read", json!({"uri": uri(path)})).await;
+        assert_eq!(answer["error"], missing(&uri(path)));
+    }
+}
+
+#[tokio::test]
 async fn pages_merge_mounts_and_registered_resources() {
     let site = Site::with(&[("WAGGLE_MCP__PAGE_SIZE", "2")]).await;
     for number in 0..5 {
