@@ -63,7 +63,27 @@ pub(super) fn mcp_agent(path: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::mcp_agent;
+    use super::{Surface, mcp_agent, target};
+
+    #[test]
+    fn each_listener_has_its_paths() {
+        let unknown = "Document(Unknown)";
+        for (path, of_all, of_mcp, of_admin) in [
+            ("/healthz", "Alive", "Alive", "Alive"),
+            ("/readyz", "Ready", "Ready", "Ready"),
+            ("/research/mcp", "Mcp", "Mcp", unknown),
+            ("/hooks/mcp", "Mcp", "Mcp", unknown),
+            ("/hooks/0197", "Admin", "Admin", unknown),
+            ("/.well-known/x", "Document(WellKnown)", "Document(WellKnown)", unknown),
+            ("/metrics", "Document(Metrics)", unknown, "Document(Metrics)"),
+            ("/admin", "Admin", unknown, "Admin"),
+            ("/admin/mcp", "Admin", unknown, "Admin"),
+            ("/administration", unknown, unknown, unknown),
+        ] {
+            let targets = [Surface::All, Surface::Mcp, Surface::Admin].map(|surface| target(path, surface));
+            assert_eq!(targets.map(|target| format!("{target:?}")), [of_all, of_mcp, of_admin], "{path}");
+        }
+    }
 
     #[test]
     fn an_endpoint_path_has_one_segment_before_mcp() {

@@ -1,12 +1,14 @@
-//! Administration on its own listener.
+//! Listeners: administration on its own, and the hosts that are served.
 
 use serde_json::json;
 
 use super::post;
+use crate::connections::Keys;
 use crate::support::answers::exact;
-use crate::support::app::Builder;
+use crate::support::app::{Builder, resource};
 use crate::support::cluster::database;
 use crate::support::http::Client;
+use crate::support::webhook::Message;
 
 #[tokio::test]
 async fn admin_listener_serves_administration_exclusively() {
@@ -34,6 +36,72 @@ async fn admin_listener_serves_administration_exclusively() {
     for client in [&admin, &replica.http] {
         assert_eq!(client.get("/healthz").await.status, 200);
         assert_eq!(client.get("/readyz").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn hooks_and_metadata_are_served_with_the_mcp_endpoints_only() {
+    let (database, keys, issuer) = (database().await, Keys::new(), "https://issuer.example");
+    let replica = keys
+        .replica(&database)
+        .set("WAGGLE_ADMIN__LISTEN", "127.0.0.1:0")
+        .set("WAGGLE_SERVER__PUBLIC_URL", "https://mcp.example.com")
+        .set("WAGGLE_TOKENS__ISSUERS", json!([{"issuer": issuer, "tenants": "*"}]))
+        .start()
+        .await;
+    let admin = Client::new(replica.running.admin_address);
+    let create = async |path: &str, body| {
+        let made = admin.admin(&replica.operator, "POST", path, Some(body)).await;
+        assert_eq!(made.status, 201, "{path}: {}", made.text());
+        made.json()
+    };
+    create("/tenants", json!({"id": "acme"})).await;
+    create("/agents", json!({"id": "a", "tenant": "acme"})).await;
+    let body = json!({"name": "r", "contents": [{"text": "text"}]});
+    let put = admin.admin(&replica.operator, "PUT", &resource("a", "x:1"), Some(body)).await;
+    assert_eq!(put.status, 201);
+    let hook = create("/agents/a/hooks", json!({"uris": ["x:1"]})).await;
+    let (id, secret) = (hook["id"].as_str().unwrap(), hook["secret"].as_str().unwrap());
+    assert_eq!(Message::new("message").send(&replica, id, secret).await.status, 202);
+
+    let path = "/.well-known/oauth-protected-resource/a/mcp";
+    let metadata = replica.http.get(path).await;
+    assert_eq!(
+        (metadata.status.as_u16(), &metadata.json()["authorization_servers"]),
+        (200, &json!([issuer]))
+    );
+    let mut not_found = crate::support::answers::problem(404, "not_found", "no such path");
+    not_found["headers"].as_object_mut().unwrap().remove("cache-control");
+    let hook = format!("/hooks/{id}");
+    for (method, path) in [("POST", hook.as_str()), ("GET", path)] {
+        assert_eq!(exact(&admin.send(method, path, &[], "").await), not_found, "{path}");
+    }
+}
+
+/// An address that others may reach: of any interface of this machine.
+const PUBLIC: &str = "0.0.0.0:0";
+
+#[tokio::test]
+async fn any_host_is_served_on_a_public_address_until_some_are_allowed() {
+    let database = database().await;
+    let builder = || Builder::new(&database).set("WAGGLE_SERVER__LISTEN", PUBLIC);
+    let any = builder().start().await;
+    any.acme("a").await;
+    any.admin("PATCH", "/agents/a", Some(json!({"access": "public"}))).await;
+    let some = builder().set("WAGGLE_SERVER__ALLOWED_HOSTS", "mcp.example.com").start().await;
+    let ping = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
+    let pong = crate::support::answers::message(&json!({"jsonrpc": "2.0", "id": 7, "result": {}}));
+    let forbidden =
+        crate::support::answers::error(403, "7", -31013, "forbidden_origin", "this Host is not allowed");
+    for (replica, host, expected) in [
+        (&any, "evil.example", &pong),
+        (&any, "localhost", &pong),
+        (&some, "mcp.example.com", &pong),
+        (&some, "evil.example", &forbidden),
+        (&some, "localhost", &forbidden),
+    ] {
+        let answer = post(replica, "/a/mcp", &[("host", host)], ping.to_string()).await;
+        assert_eq!(&exact(&answer), expected, "{host}");
     }
 }
 
