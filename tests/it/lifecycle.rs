@@ -25,9 +25,6 @@ use crate::support::process::{Site, free_address, ready_again};
 use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
-/// Far longer than a start, on a machine that is busy with other tests.
-const LONGEST_START: Duration = Duration::from_secs(40);
-
 #[tokio::test]
 async fn nothing_of_a_gateway_outlives_its_runtime() {
     let database = database().await;
@@ -40,19 +37,6 @@ async fn nothing_of_a_gateway_outlives_its_runtime() {
     });
     let catalog = dropped.await.unwrap();
     eventually("no thread holds the catalog", async || catalog.upgrade().is_none()).await;
-}
-
-#[tokio::test]
-async fn second_start_is_faster_than_the_first() {
-    let site = Site::new();
-    let first = site.serve().await;
-    let first_start = first.start;
-    assert_eq!(first.stop().await.code(), Some(0));
-    let later = site.serve().await;
-    println!("first start: ready after {first_start:?}; later start: ready after {:?}", later.start);
-    assert!(first_start < LONGEST_START && later.start < LONGEST_START);
-    assert_eq!(later.stop().await.code(), Some(0));
-    assert_eq!(site.printed("stdout"), "");
 }
 
 #[tokio::test]
@@ -143,6 +127,19 @@ async fn terminated_gateway_finishes_requests_in_flight() {
     let answer = site.http.post_bearer("a", &owner, &read).await.json();
     assert_eq!(answer["result"]["contents"], json!([{"uri": "x:late", "text": "written while stopping"}]));
     assert_eq!(again.stop().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn drain_ends_after_its_seconds() {
+    const DRAIN: Duration = Duration::from_secs(1);
+    let site = Site::new().set("WAGGLE_SERVER__DRAIN_SECONDS", DRAIN.as_secs());
+    let gateway = site.serve().await;
+    let signalled = Instant::now();
+    gateway.terminate();
+    closed(&site).await;
+    assert!(signalled.elapsed() >= DRAIN, "{:?}", signalled.elapsed());
+    // Without a second signal.
+    assert_eq!(gateway.ended().await.code(), Some(0));
 }
 
 #[tokio::test]
