@@ -1,11 +1,12 @@
 //! Inbound webhooks: what a signed request changes, and that every other request is refused alike.
 
 use serde_json::{Value, json};
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
 use super::{Keys, gateway};
 use crate::support::answers::{answered, exact, normalized, problem};
 use crate::support::app::{Replica, encode, resource};
+use crate::support::clock::ManualClock;
 use crate::support::cluster::database;
 use crate::support::events::listen;
 use crate::support::webhook::Message;
@@ -46,6 +47,26 @@ async fn signed_request_changes_what_the_hook_names_once() {
 }
 
 #[tokio::test]
+async fn message_is_counted_once_in_ten_minutes() {
+    let (keys, database, start) = (Keys::new(), database().await, OffsetDateTime::now_utc());
+    let clock = ManualClock::at(start);
+    let replica = keys.replica(&database).clock(clock.clone()).start().await;
+    replica.acme("a").await;
+    replica.put("a", "x:1", "text").await;
+    let (id, secret) = hook(&replica, json!(["x:1"])).await;
+    let before = revision(&replica, "x:1").await;
+    let mut now = start;
+    // Each is signed when it is sent, so that its time is valid.
+    for (minute, counted) in [(0, 1), (9, 1), (11, 2)] {
+        clock.advance(start + Duration::minutes(minute) - now);
+        now = start + Duration::minutes(minute);
+        let message = Message { at: now, ..Message::new("message") };
+        assert_eq!(message.send(&replica, &id, &secret).await.status, 202);
+        assert_eq!(revision(&replica, "x:1").await, before + counted, "after {minute} minutes");
+    }
+}
+
+#[tokio::test]
 async fn unknown_hook_and_bad_signature_are_refused_alike() {
     let (_keys, _database, replica) = gateway().await;
     let key = replica.acme("a").await;
@@ -70,10 +91,12 @@ async fn unknown_hook_and_bad_signature_are_refused_alike() {
     for (nth, refused) in refused.iter().enumerate() {
         assert_eq!(exact(refused), expected, "{nth}");
     }
-    let large = "x".repeat(65_537);
+    let (largest, large) = ("x".repeat(65_536), "x".repeat(65_537));
     let too_large = Message { body: &large, ..new() }.send(&replica, &id, &secret).await;
     assert_eq!(too_large.status, 413);
     assert_eq!(revision(&replica, "x:1").await, before);
+    assert_eq!(Message { body: &largest, ..new() }.send(&replica, &id, &secret).await.status, 202);
+    assert_eq!(revision(&replica, "x:1").await, before + 1);
     replica.admin("DELETE", "/agents/a", None).await;
     assert_eq!(exact(&new().send(&replica, &id, &secret).await), expected, "the agent is gone");
 }
