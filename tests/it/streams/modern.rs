@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use waggle::catalog::Catalog;
 use waggle::model::caller::Payer;
 
+use crate::support::answers::{error, exact};
 use crate::support::app::{Builder, gateway};
 use crate::support::cluster::database;
 use crate::support::events::{listen, try_listen};
@@ -206,6 +207,67 @@ async fn stream_limit_of_a_key_frees_when_a_stream_ends() {
     assert_eq!(try_listen(&replica, "a", &other, json!(1), json!({})).await.status(), 200);
     drop(first);
     eventually("a stream that ended is not counted", async || open().await.status() == 200).await;
+}
+
+#[tokio::test]
+async fn stream_limit_without_a_key_is_that_of_the_address() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__STREAMS_PER_KEY", 2)
+        .set("WAGGLE_SERVER__TRUSTED_PROXIES", "127.0.0.1")
+        .start()
+        .await;
+    replica.acme("a").await;
+    replica.agent("acme", "b").await;
+    for agent in ["a", "b"] {
+        let path = format!("/agents/{agent}");
+        assert_eq!(replica.admin("PATCH", &path, Some(json!({"access": "public"}))).await.status, 200);
+    }
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let params = json!({"_meta": meta, "notifications": {}});
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params});
+    let open = async |agent: &str, client: &str| {
+        let headers = [
+            ("x-forwarded-for", client),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", "subscriptions/listen"),
+        ];
+        let path = format!("/{agent}/mcp");
+        replica.http.respond("POST", &path, &headers, message.to_string()).await.unwrap()
+    };
+    let (first, second) = (open("a", "192.0.2.1").await, open("a", "192.0.2.1").await);
+    assert_eq!([first.status(), second.status()], [200, 200]);
+    let mut expected = error(
+        429,
+        "1",
+        -31015,
+        "rate_limited",
+        "stream limit exceeded: 2 streams for this address; retry in 1 s",
+    );
+    let data = &mut expected["body"]["error"]["data"];
+    (data["retryAfterMs"], data["scope"]) = (json!(1000), json!("address"));
+    for (name, value) in [
+        ("retry-after", "1"),
+        ("ratelimit-policy", r#""streams";q=2"#),
+        ("ratelimit", r#""streams";r=0;t=1"#),
+    ] {
+        expected["headers"][name] = json!(value);
+    }
+    let third = open("a", "192.0.2.1").await;
+    // One that is opened does not end.
+    assert_eq!(third.status(), 429);
+    assert_eq!(exact(&refusal(third).await), expected);
+    for (agent, client) in [("a", "192.0.2.2"), ("b", "192.0.2.1")] {
+        assert_eq!(open(agent, client).await.status(), 200, "{agent} {client}");
+    }
+    drop(first);
+    let is_free = async || open("a", "192.0.2.1").await.status() == 200;
+    eventually("a stream that ended is not counted", is_free).await;
 }
 
 #[tokio::test]
