@@ -178,3 +178,33 @@ pub(super) fn source_environment(settings: &Settings, database: &DatabaseLocatio
         resolver: Arc::new(SystemResolver::default()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::source_environment;
+    use crate::config::{self, Environment, Flags, Purpose};
+    use crate::store::DatabaseLocation;
+
+    #[test]
+    fn connections_reach_neither_the_files_nor_the_database_of_the_gateway() {
+        let variables = [
+            ("WAGGLE_EMBEDDED__DATA_DIR", "/own/data"),
+            ("WAGGLE_SOURCES__KEY_FILE", "/own/sources.key"),
+            ("WAGGLE_ADMIN__OPERATOR_KEYS_FILE", "/own/operator.keys"),
+            ("WAGGLE_AUDIT__SIGNING_KEY_FILE", "/own/audit.key"),
+            ("WAGGLE_SERVER__TLS_CERTIFICATE", "/own/tls.pem"),
+            ("WAGGLE_SERVER__TLS_KEY", "/own/tls.key"),
+        ];
+        let environment: Environment =
+            variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let loaded = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap();
+        let own = ("db.example".to_owned(), 6_432, "waggle".to_owned());
+        let location = DatabaseLocation { host: own.0.clone(), port: own.1, database: own.2.clone() };
+        let environment = source_environment(&loaded.settings, &location);
+        let denied = ["data", "sources.key", "operator.keys", "audit.key", "tls.key"];
+        assert_eq!(environment.denied_paths, denied.map(|name| PathBuf::from("/own").join(name)));
+        assert_eq!(environment.own_database, Some(own));
+    }
+}

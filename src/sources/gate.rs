@@ -200,8 +200,32 @@ impl FetchPermit {
 mod tests {
     use std::time::Duration;
 
-    use super::quota;
+    use content_source::FetchError;
+    use tokio::time::Instant;
+    use uuid::Uuid;
+
+    use super::{Gates, quota};
     use crate::model::connection::ConnectionLimits;
+    use crate::model::ids::{ConnectionId, TenantId};
+    use crate::model::scope::Revision;
+
+    #[tokio::test]
+    async fn fetch_waits_for_a_place_among_the_concurrent_ones_of_its_tenant() {
+        const SOON: Duration = Duration::from_millis(10);
+        const LATER: Duration = Duration::from_mins(1);
+        let gates = Gates::new(0);
+        let limits = ConnectionLimits { concurrent: 2, ..ConnectionLimits::default() };
+        let connection = (ConnectionId(Uuid::from_u128(1)), Revision(1));
+        let pass = async |tenant, within| {
+            let tenant = TenantId(Uuid::from_u128(tenant));
+            gates.pass(connection, &limits, tenant, Instant::now() + within).await
+        };
+        let (first, _second) = (pass(1, LATER).await.unwrap(), pass(1, LATER).await.unwrap());
+        assert_eq!(pass(1, SOON).await.unwrap_err(), FetchError::Busy);
+        assert!(pass(2, SOON).await.is_ok(), "another tenant has places of its own");
+        let (third, ()) = tokio::join!(pass(1, LATER), async { drop(first) });
+        assert!(third.is_ok());
+    }
 
     #[test]
     fn polls_use_at_most_half_of_the_rate() {

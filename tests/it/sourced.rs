@@ -4,12 +4,15 @@ mod checker;
 mod clock;
 mod completions;
 mod definitions;
+mod directories;
+mod environment;
 mod failures;
 mod git;
 mod guide;
 mod kept;
 mod kinds;
 mod leases;
+mod own;
 mod reads;
 mod records;
 mod statements;
@@ -19,10 +22,11 @@ mod variants;
 mod watching;
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use self::upstream::Upstream;
-use crate::support::app::{Replica, encode, gateway, resource};
-use crate::support::cluster::Database;
+use crate::support::app::{Builder, Replica, encode, gateway, resource};
+use crate::support::cluster::{Database, database};
 use crate::support::http::Answer;
 
 /// A gateway with an agent, and a connection to an HTTP API.
@@ -31,6 +35,41 @@ struct Site {
     _database: Database,
     replica: Replica,
     key: String,
+}
+
+/// A gateway with an agent, and a connection `docs` to a folder.
+struct Files {
+    folder: TempDir,
+    _database: Database,
+    replica: Replica,
+    key: String,
+}
+
+impl Files {
+    async fn new() -> Self {
+        let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+        let root = folder.path().canonicalize().unwrap();
+        let replica = Builder::new(&database).set("WAGGLE_SOURCES__FILE_ROOTS", root.display()).start().await;
+        let key = replica.acme("notes").await;
+        let settings = json!({"root": root});
+        let new = json!({"id": "docs", "kind": "file", "tenants": ["acme"], "settings": settings});
+        let made = replica.admin("POST", "/connections", Some(new)).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        Self { folder, _database: database, replica, key }
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let file = self.folder.path().join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    /// Registers a resource `test://name` with the content of a path.
+    async fn resource(&self, name: &str, path: &str) {
+        let body = json!({"name": name, "source": {"connection": "docs", "path": path}});
+        let made = self.replica.admin("PUT", &resource("notes", &format!("test://{name}")), Some(body)).await;
+        assert!(made.status.is_success(), "{}", made.text());
+    }
 }
 
 /// A source of the connection.

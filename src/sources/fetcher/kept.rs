@@ -148,11 +148,26 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use tokio::time::Instant;
 
     use super::{Ages, FetchId, Kept};
+
+    #[test]
+    fn content_is_stale_until_both_of_its_ages_are_over() {
+        let is_answered = |age: u64| {
+            let checked = Instant::now().checked_sub(Duration::from_secs(age)).unwrap();
+            let contents = Some(Arc::from([]));
+            let kept = Kept { id: FetchId(1), contents, validator: None, checked, is_of_round: false };
+            let ages = Ages { ttl: Duration::from_secs(10), stale: Duration::from_secs(20) };
+            [kept.fresh(ages).is_some(), kept.stale(ages).is_some()]
+        };
+        assert_eq!(is_answered(9), [true, true]);
+        assert_eq!([11, 29].map(is_answered), [[false, true]; 2]);
+        assert_eq!(is_answered(31), [false, false]);
+    }
 
     #[test]
     fn missing_content_is_known_for_a_second_or_as_long_as_content() {

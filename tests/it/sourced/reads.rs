@@ -9,6 +9,7 @@ use super::upstream::{Reply, status, tagged, text};
 use super::{Site, source};
 use crate::support::app::{Builder, resource};
 use crate::support::cluster::{Database, database};
+use crate::support::wait::eventually;
 
 fn contents(body: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 1, "result": {"contents": body}})
@@ -152,15 +153,24 @@ async fn stale_content_is_answered_while_the_source_fails() {
     }
     assert_eq!(site.read("test://strict").await["error"]["data"]["reason"], "status");
     site.upstream.answer("a", text("two"));
-    let mut answered = site.text("test://stale").await;
-    for _ in 0..600 {
-        if answered == "two" {
-            break;
+    eventually("it is revalidated", async || site.text("test://stale").await == "two").await;
+}
+
+#[tokio::test]
+async fn content_is_as_old_as_the_setting_allows_unless_its_source_says() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SOURCES__TTL_MS", 0).start().await;
+    let site = Site::over(database, replica, json!({})).await;
+    site.upstream.answer("a", tagged("one", "1"));
+    site.resource("default", source("a")).await;
+    site.resource("own", json!({"connection": "api", "path": "a", "ttlMs": 600_000})).await;
+    for (name, statuses) in [("default", vec![200, 304]), ("own", vec![200])] {
+        for _ in 0..2 {
+            assert_eq!(site.text(&format!("test://{name}")).await, "one");
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        answered = site.text("test://stale").await;
+        let asked: Vec<_> = site.upstream.asked().into_iter().filter_map(|(_, status)| status).collect();
+        assert_eq!(asked, statuses, "{name}");
     }
-    assert_eq!(answered, "two");
 }
 
 #[tokio::test]

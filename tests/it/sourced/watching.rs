@@ -1,14 +1,14 @@
 //! Content that changes behind the gateway's back is notified to those who are subscribed to it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio::sync::Notify;
 
-use super::Site;
 use super::upstream::{Reply, status, tagged, text};
-use crate::support::app::{Builder, resource};
+use super::{Files, Site};
+use crate::support::app::Builder;
 use crate::support::cluster::database;
 use crate::support::events::{Session, listen};
 use crate::support::wait::eventually;
@@ -66,32 +66,54 @@ async fn change_of_subscribed_content_is_one_update_on_every_replica() {
 
 #[tokio::test]
 async fn change_of_a_file_is_an_update_within_a_second() {
-    let (database, folder) = (database().await, tempfile::tempdir().unwrap());
-    let file = folder.path().join("a.md");
-    std::fs::write(&file, "one").unwrap();
-    let roots = folder.path().canonicalize().unwrap();
-    let replica = Builder::new(&database).set("WAGGLE_SOURCES__FILE_ROOTS", roots.display()).start().await;
-    let key = replica.acme("notes").await;
-    let settings = json!({"root": roots});
-    let made = json!({"id": "docs", "kind": "file", "tenants": ["acme"], "settings": settings});
-    let made = replica.admin("POST", "/connections", Some(made)).await;
-    assert_eq!(made.status, 201, "{}", made.text());
-    let body = json!({"name": "a", "source": {"connection": "docs", "path": "a.md"}});
-    assert_eq!(replica.admin("PUT", &resource("notes", "test://a"), Some(body)).await.status, 201);
-    let read = replica.http.call("notes", &key, "resources/read", json!({"uri": "test://a"})).await;
+    let site = Files::new().await;
+    site.write("a.md", "one");
+    site.resource("a", "a.md").await;
+    let Files { replica, key, .. } = &site;
+    let read = replica.http.call("notes", key, "resources/read", json!({"uri": "test://a"})).await;
     let expected = json!([{"uri": "test://a", "mimeType": "text/markdown", "text": "one"}]);
     assert_eq!(read["result"]["contents"], expected);
 
     let filter = json!({"resourceSubscriptions": ["test://a"]});
-    let mut stream = listen(&replica, "notes", &key, json!(1), filter).await;
+    let mut stream = listen(replica, "notes", key, json!(1), filter).await;
     assert_eq!(stream.next_summary().await, "notifications/subscriptions/acknowledged");
     stream.expect_events(&["updated test://a"]).await;
     tokio::time::sleep(QUIET).await;
-    let began = std::time::Instant::now();
-    std::fs::write(&file, "two").unwrap();
+    let began = Instant::now();
+    site.write("a.md", "two");
     assert_eq!(stream.next_summary().await, "updated test://a");
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    assert_eq!(replica.http.text("notes", &key, "test://a").await.as_deref(), Some("two"));
+    assert_eq!(replica.http.text("notes", key, "test://a").await.as_deref(), Some("two"));
+}
+
+#[tokio::test]
+async fn fast_changes_of_a_file_are_one_revision_a_second() {
+    let site = Files::new().await;
+    site.write("a.md", "first");
+    site.resource("a", "a.md").await;
+    let filter = json!({"resourceSubscriptions": ["test://a"]});
+    let mut stream = listen(&site.replica, "notes", &site.key, json!(1), filter).await;
+    assert_eq!(stream.next_summary().await, "notifications/subscriptions/acknowledged");
+    // What is watched for the first time counts as changed.
+    assert_eq!(stream.next_summary().await, "updated test://a");
+    let began = Instant::now();
+    let changing = async {
+        for number in 0.. {
+            site.write("a.md", &number.to_string());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let notified = async {
+        for _ in 0..3 {
+            assert_eq!(stream.next_summary().await, "updated test://a");
+        }
+    };
+    tokio::select! {
+        () = changing => {}
+        () = notified => {}
+    }
+    // Between the first and the third are two seconds.
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
 /// How often content is polled: never in the time of a test.
