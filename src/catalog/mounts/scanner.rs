@@ -290,9 +290,9 @@ impl Followed {
     fn next(&self, connection: &Connection) -> Instant {
         let poll = connection.limits.poll();
         match connection.kind {
-            Kind::File => Instant::now() + OF_FILES,
             Kind::Git => self.scan.catalog.fetcher.round(connection.uid, poll).next,
-            _ => Instant::now() + poll.mul_f64(1.0 - self.scan.catalog.jitter()),
+            Kind::File => Instant::now() + interval_of(Kind::File, poll),
+            kind => Instant::now() + interval_of(kind, poll).mul_f64(1.0 - self.scan.catalog.jitter()),
         }
     }
 
@@ -301,5 +301,27 @@ impl Followed {
         let known = self.scan.catalog.fetcher.connections().in_memory(self.scan.mount.connection);
         let seen = self.seen.as_ref().map(|seen| seen.revision);
         seen.is_some_and(|seen| known.is_none_or(|known| known.revision != seen))
+    }
+}
+
+/// How often everything of a kind is scanned that is polled so often.
+fn interval_of(kind: Kind, poll: Duration) -> Duration {
+    if kind == Kind::File { OF_FILES } else { poll }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use content_source::Kind;
+
+    use super::interval_of;
+
+    #[test]
+    fn files_are_scanned_once_a_minute_and_others_as_often_as_they_are_polled() {
+        for poll in [Duration::from_secs(1), Duration::from_mins(10)] {
+            assert_eq!(interval_of(Kind::File, poll), Duration::from_mins(1));
+            assert_eq!(interval_of(Kind::S3, poll), poll);
+        }
     }
 }

@@ -122,8 +122,7 @@ mod tests {
 
     use super::NextPoll::{After, WithRound};
     use super::{
-        FILE_POLL_INTERVAL, Known, MIN_REVISION_INTERVAL, PollResult, SCAN_INTERVAL, URGENT_RETRY_DELAY,
-        Verdict, WatchedContent, backed_off,
+        Known, MIN_REVISION_INTERVAL, PollResult, URGENT_RETRY_DELAY, Verdict, WatchedContent, backed_off,
     };
     use crate::model::fault::Fault;
     use crate::model::scope::Revision;
@@ -145,8 +144,9 @@ mod tests {
             WatchedContent::new(None, now).polled(&Ok(Some(found)), is_reported, now)
         };
         let same = |kind| [true, false].map(|is_reported| next(kind, Verdict::Same, is_reported));
-        assert_eq!(same(Kind::File), [After(SCAN_INTERVAL), After(FILE_POLL_INTERVAL)]);
-        assert_eq!(same(Kind::Sql), [After(SCAN_INTERVAL), After(every)]);
+        let minute = Duration::from_mins(1);
+        assert_eq!(same(Kind::File), [After(minute), After(Duration::from_millis(500))]);
+        assert_eq!(same(Kind::Sql), [After(minute), After(every)]);
         assert_eq!(same(Kind::Git), [WithRound(every), WithRound(every)]);
         assert_eq!(next(Kind::Git, Verdict::Open, false), After(MIN_REVISION_INTERVAL));
     }
