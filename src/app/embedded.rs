@@ -63,3 +63,26 @@ pub async fn database(settings: &Settings) -> Result<(StoreOptions, Option<Embed
     };
     Ok((options, embedded))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::database;
+    use crate::config::{self, Environment, Flags, Purpose};
+
+    /// The hosts that queries and notifications use with these settings.
+    async fn hosts(variables: &[(&str, &str)]) -> [String; 2] {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let environment: Environment = variables.iter().map(own).collect();
+        let loaded = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap();
+        let (options, _) = database(&loaded.settings).await.unwrap();
+        [options.connect, options.listen].map(|options| options.get_host().to_owned())
+    }
+
+    #[tokio::test]
+    async fn notifications_have_a_url_of_their_own_if_one_is_set() {
+        let url = ("WAGGLE_DATABASE__URL", "postgres://pooler.example/waggle");
+        assert_eq!(hosts(&[url]).await, ["pooler.example"; 2]);
+        let direct = ("WAGGLE_DATABASE__LISTEN_URL", "postgres://direct.example/waggle");
+        assert_eq!(hosts(&[url, direct]).await, ["pooler.example", "direct.example"]);
+    }
+}

@@ -81,7 +81,21 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{Bound, smallest_bound};
+    use super::{Bound, UNKNOWN, cache_bytes, smallest_bound};
+    use crate::config::{self, Environment, Flags, Purpose};
+
+    #[test]
+    fn caches_have_a_quarter_of_the_memory_unless_their_bytes_are_set() {
+        let bytes = |variables: &[(&str, &str)]| {
+            let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            let environment: Environment = variables.iter().map(own).collect();
+            let loaded = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap();
+            cache_bytes(&loaded.settings)
+        };
+        assert_eq!(bytes(&[("WAGGLE_CACHE__BYTES", "32 MiB")]), 32 << 20);
+        let quarter = |Bound { bytes, .. }| (bytes / 4).max(16 << 20);
+        assert_eq!(bytes(&[]), smallest_bound(Path::new("/")).map_or(UNKNOWN, quarter));
+    }
 
     /// The smallest bound with these files, its source relative to the root.
     fn found(files: &[(&str, &str)]) -> Option<(u64, String)> {

@@ -14,6 +14,9 @@ use crate::support::app::Builder;
 use crate::support::cluster::{database, store_options};
 use crate::support::wait::{DEADLINE, eventually};
 
+/// Whether a checkpoint was written: it is recorded afterwards.
+const RECORDED: &str = "select count(*) from audit_checkpoints where made > '-infinity'";
+
 fn files(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -44,6 +47,23 @@ async fn checkpoint_is_written_to_a_new_file_in_the_directory() {
         let checkpoint: Checkpoint = serde_json::from_slice(&checkpoint).unwrap();
         assert_eq!(held_against(&database, Some(&checkpoint), &[key]).await, [""; 0]);
     }
+}
+
+#[tokio::test]
+async fn checkpoint_is_due_after_the_minutes_of_the_setting() {
+    let (database, folder) = (database().await, tempfile::tempdir().unwrap());
+    let outside = folder.path().join("checkpoints");
+    let start = || {
+        let builder = Builder::new(&database).set("WAGGLE_AUDIT__CHECKPOINT_TO", outside.display());
+        builder.set("WAGGLE_AUDIT__CHECKPOINT_MINUTES", 5).start()
+    };
+    let first = start().await;
+    super::calls::becomes(&database, RECORDED, 1).await;
+    assert_eq!(files(&outside).len(), 1);
+    first.running.stop().await;
+    database.execute("update audit_checkpoints set made = made - interval '6 minutes'").await;
+    let _second = start().await;
+    eventually("another one is written", async || files(&outside).len() == 2).await;
 }
 
 #[tokio::test]
@@ -85,7 +105,6 @@ async fn checkpoint_is_sent_to_a_url() {
     assert!(head.contains("\r\nif-none-match: *\r\n"), "{head}");
     let checkpoint: Checkpoint = serde_json::from_str(body).unwrap();
     assert_eq!(findings(&database, Some(&checkpoint)).await, [""; 0]);
-    let made = "select count(*) from audit_checkpoints where made > '-infinity'";
-    super::calls::becomes(&database, made, 1).await;
+    super::calls::becomes(&database, RECORDED, 1).await;
     replica.running.stop().await;
 }

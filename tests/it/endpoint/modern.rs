@@ -1,10 +1,15 @@
 //! The rules of the modern era, in their order.
 
 use serde_json::{Value, json};
+use waggle::store::StoreOptions;
 
-use super::{MODERN, meta, post};
+use super::{MODERN, call_as, meta, post};
 use crate::support::answers::{error, exact};
-use crate::support::app::gateway;
+use crate::support::app::{Builder, gateway};
+use crate::support::cluster::database;
+use crate::support::faults::Fault;
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
 
 fn read(meta: &Value) -> String {
     let params = json!({"uri": "x:1", "_meta": meta});
@@ -176,4 +181,45 @@ async fn era_is_not_decided_by_session_or_headers() {
     let answer = exact(&post(&replica, "/a/mcp", &legacy, plain.to_string()).await);
     let expected = json!({"contents": [{"uri": "x:1", "text": "text"}]});
     assert_eq!(answer, super::result_as(None, &expected));
+}
+
+#[tokio::test]
+async fn results_may_be_cached_for_the_time_of_the_setting() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_MCP__TTL_MS", 1_234).start().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "text").await;
+    for (method, params) in [
+        ("server/discover", json!({})),
+        ("resources/list", json!({})),
+        ("resources/templates/list", json!({})),
+        ("prompts/list", json!({})),
+        ("tools/list", json!({})),
+        ("skills/list", json!({})),
+        ("resources/read", json!({"uri": "x:1"})),
+    ] {
+        let answer = call_as(&replica, &key, Some(MODERN), method, params).await.json();
+        assert_eq!(answer["result"]["ttlMs"], 1_234, "{method}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn discovery_is_answered_from_memory() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let through = |options: &mut StoreOptions| {
+        options.connect = proxy.options.clone();
+        options.listen = proxy.options.clone();
+    };
+    let replica = Builder::new(&database).store(through).start().await;
+    let key = replica.acme("a").await;
+    let discover = async || exact(&call_as(&replica, &key, Some(MODERN), "server/discover", json!({})).await);
+    let before = discover().await;
+    assert_eq!(before["status"], 200);
+    proxy.fail(Fault::Refused);
+    let is_away = async || replica.http.get("/readyz").await.text().contains("database_unreachable");
+    eventually("the database is away", is_away).await;
+    for _ in 0..3 {
+        assert_eq!(discover().await, before);
+    }
 }
