@@ -1,9 +1,10 @@
 //! The tables of commands: each is run, and compared with its output and exit code.
 
-/// A command line, its standard input, its exit code, and what it prints to standard output and to standard error. `…` at
-/// the end of what it prints stands for the rest.
+/// A command line, its standard input, its exit code, and what it prints to standard output and to standard error. `…` in
+/// what it prints stands for any text.
 pub(super) type Case = (&'static str, &'static str, i32, &'static str, &'static str);
 
+const REFERENCE: &str = include_str!("../../../config/waggle.toml");
 const RESOURCE: &str = "name: Guide\nmimeType: text/plain\ncontents:\n- text: |\n    one\n    two\n";
 const PROMPT: &str = "arguments:\n- name: topic\n  required: true\nmessages:\n- role: user\n  content:\n    type: text\n    text: \"About {{ topic }}.\"\n";
 
@@ -140,6 +141,7 @@ pub(super) const OTHERS: &[Case] = &[
     ),
     ("key rotate KEY_ID", "", 0, "oag_SECRET\n", ""),
     ("key revoke KEY_ID", "", 0, "revoked key UUID\n", ""),
+    ("key delete KEY_ID", "", 0, "revoked key UUID\n", ""),
     (
         "agent explain a --key KEY_ID --method resources/list",
         "",
@@ -162,6 +164,9 @@ pub(super) const OTHERS: &[Case] = &[
     ("skill list --agent a", "", 0, "PATH NAME DESCRIPTION LABELS\nhello hello Greets.\n", ""),
     ("skill get hello --agent a -o name", "", 0, "hello\n", ""),
     ("skill pull hello --agent a --dir FOLDER/pulled", "", 0, "wrote 1 files to FOLDER/pulled\n", ""),
+    ("skill delete hello --agent a", "", 0, "deleted skill hello\n", ""),
+    ("skill create FOLDER/hello --agent a", "", 0, "hello (1 files) is at revision 6\n", ""),
+    ("skill update FOLDER/hello --agent a", "", 0, "hello (1 files) is at revision 6\n", ""),
     ("skill delete hello --agent a", "", 0, "deleted skill hello\n", ""),
     (
         "connection create docs --kind git --tenant acme -f -",
@@ -244,10 +249,31 @@ pub(super) const OTHERS: &[Case] = &[
         "",
         "not ready: http://127.0.0.1:1/readyz: Connection refused (os error 111)\n",
     ),
-    ("doctor --listen ADDRESS --data-dir FOLDER/none", "", 0, "ok settings …", ""),
-    ("config check --listen ADDRESS --data-dir FOLDER/none", "", 0, "server.listen: …", ""),
-    ("config show", "", 0, "[server]\n…", ""),
-    ("config reference", "", 0, "# Every setting of Waggle with its default. …", ""),
+    (
+        "doctor --listen ADDRESS --data-dir FOLDER/none",
+        "",
+        0,
+        "ok settings valid, with the files and directories that they name\nok gateway ready at …\n\
+         ok change feed proven current …\nok audit.spill_dir … free for FOLDER/none/audit\n… database …\n\
+         ok server.public_url http://… answers\n",
+        "",
+    ),
+    (
+        "config check --listen ADDRESS --data-dir FOLDER/none",
+        "",
+        0,
+        "server.listen: … is in use by a running gateway\nthe settings are valid\n",
+        "",
+    ),
+    (
+        "config show",
+        "",
+        0,
+        "[server]\nlisten = \"127.0.0.1:8094\"\n# tls_certificate is not set\n…\n[database]\n# url is not set\n…\n\
+         [traces]\nresource_uri = \"off\"\n",
+        "",
+    ),
+    ("config reference", "", 0, REFERENCE, ""),
     (
         "migrate --status --data-dir FOLDER/none",
         "",
