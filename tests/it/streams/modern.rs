@@ -262,12 +262,33 @@ async fn stream_limit_without_a_key_is_that_of_the_address() {
     // One that is opened does not end.
     assert_eq!(third.status(), 429);
     assert_eq!(exact(&refusal(third).await), expected);
-    for (agent, client) in [("a", "192.0.2.2"), ("b", "192.0.2.1")] {
-        assert_eq!(open(agent, client).await.status(), 200, "{agent} {client}");
-    }
+    assert_eq!(open("b", "192.0.2.1").await.status(), 429, "of whatever agents they are");
+    assert_eq!(open("a", "192.0.2.2").await.status(), 200);
     drop(first);
     let is_free = async || open("a", "192.0.2.1").await.status() == 200;
     eventually("a stream that ended is not counted", is_free).await;
+}
+
+#[tokio::test]
+async fn tenant_leaves_a_quarter_of_the_streams_to_others() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__STREAMS", 4).start().await;
+    let key = replica.acme("a").await;
+    replica.tenant("bee").await;
+    replica.agent("bee", "b").await;
+    let (_, other) = replica.key("b", &["mcp"]).await;
+    let open = async |agent: &str, key: &str| try_listen(&replica, agent, key, json!(1), json!({})).await;
+    let _open = [open("a", &key).await, open("a", &key).await, open("a", &key).await];
+    let refused = refusal(open("a", &key).await).await;
+    assert_eq!(refused.status, 429);
+    let error = json!({
+        "code": -31015, "message": "stream limit exceeded: 3 streams for this tenant; retry in 1 s",
+        "data": {"code": "rate_limited", "retryAfterMs": 1000, "scope": "tenant"},
+    });
+    assert_eq!(refused.json()["error"], error);
+    let last = open("b", &other).await;
+    assert_eq!(last.status(), 200);
+    assert_eq!(open("b", &other).await.status(), 503, "the replica has no more");
 }
 
 #[tokio::test]
