@@ -105,13 +105,15 @@ impl Intake {
         Ok(())
     }
 
-    /// Waits for what requests share, without a work permit: who waits takes none from those who need not.
+    /// Waits for a permit that requests share, without a work permit, so that waiting requests take none from others. The
+    /// grant is verified again afterwards.
     ///
     /// # Errors
-    /// Those of the wait; [`Fault::Unavailable`].
+    /// Those of the wait and of the credential; [`Fault::Unavailable`].
     pub async fn wait<T>(&self, wait: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         self.held.lock().work = None;
         let waited = wait.await?;
+        self.verify_grant_again().await?;
         self.acquire_work_permit()?;
         Ok(waited)
     }
@@ -145,18 +147,23 @@ impl Intake {
         Ok(received.bytes)
     }
 
-    /// Fails if the credential was revoked or expired since it was verified. Its scopes and agents are compared with nothing:
-    /// they never change.
+    /// Fails if the credential was revoked or expired since it was verified. An operator key may be out of force by now.
     async fn verify_again(&self, headers: &HeaderMap) -> Result<(), Fault> {
+        let authenticator = self.held.lock().authenticator.clone();
+        let Some(authenticator) = authenticator else { return Ok(()) };
+        authenticator.read(headers)?;
+        self.verify_grant_again().await
+    }
+
+    /// Fails if the grant was revoked or expired since it was verified. Its scopes and agents are compared with nothing: they
+    /// never change.
+    async fn verify_grant_again(&self) -> Result<(), Fault> {
         let (authenticator, grant) = {
             let held = self.held.lock();
             (held.authenticator.clone(), held.grant.clone())
         };
-        let Some(authenticator) = authenticator else { return Ok(()) };
-        // An operator key may be out of force by now.
-        authenticator.read(headers)?;
-        match grant {
-            Some(grant) => authenticator.identity().current_grant(&grant).await.map(drop),
+        match authenticator.zip(grant) {
+            Some((authenticator, grant)) => authenticator.identity().current_grant(&grant).await.map(drop),
             None => Ok(()),
         }
     }
