@@ -262,7 +262,7 @@ async fn stream_limit_without_a_key_is_that_of_the_address() {
     // One that is opened does not end.
     assert_eq!(third.status(), 429);
     assert_eq!(exact(&refusal(third).await), expected);
-    assert_eq!(open("b", "192.0.2.1").await.status(), 429, "of whatever agents they are");
+    assert_eq!(open("b", "192.0.2.1").await.status(), 429, "all agents count together");
     assert_eq!(open("a", "192.0.2.2").await.status(), 200);
     drop(first);
     let is_free = async || open("a", "192.0.2.1").await.status() == 200;
