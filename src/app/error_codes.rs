@@ -9,8 +9,9 @@ use crate::http::problem;
 use crate::mcp::error::RpcError;
 use crate::mcp::legacy;
 use crate::mcp::modern::error::ModernError;
-use crate::model::fault::{Fault, LimitScope, Limited, Outcome};
+use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::ResourceUri;
+use crate::model::limits::{LimitScope, Limited};
 
 /// The URI in the example of an unknown resource.
 const URI: &str = "x:y";

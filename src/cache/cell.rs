@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use super::memory_budget::Charge;
-use super::wanted::WantedRevision;
+use super::scope_map::WantedRevision;
 use crate::model::caller::Payer;
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};

@@ -11,8 +11,8 @@ use hyper::body::Body as HttpBody;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use super::key_expiry::expiry_to_announce;
-use super::metric_labels::{MethodLabel, RequestLabels};
+use super::credential::expiry_to_announce;
+use super::recorder::{MethodLabel, RequestLabels};
 use crate::identity::grant::{Caller, Grant};
 use crate::model::audit::event::{Actor, Event, named};
 use crate::model::client_address::ClientAddress;

@@ -1,15 +1,17 @@
 //! Credentials: read from the headers, distinguished by kind, checked as far as possible without a look-up, then verified at
-//! the expense of the client's address.
+//! the expense of the client's address. `Waggle-Key-Expires` announces the expiry of a key.
 
 use std::sync::Arc;
 
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::operator_keys::OperatorKeys;
 use crate::identity::Identity;
 use crate::identity::grant::{Grant, PresentedCredential};
-use crate::model::caller::Recognition;
+use crate::model::caller::{CredentialKind, Recognition};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::{KeyId, TenantId};
@@ -17,9 +19,13 @@ use crate::model::key::{KeyKind, SecretKey};
 use crate::quota::limits::Limits;
 
 const AGENT_API_KEY: HeaderName = HeaderName::from_static("x-agent-api-key");
+const WAGGLE_KEY_EXPIRES: HeaderName = HeaderName::from_static("waggle-key-expires");
 
 /// The length limit of an access token, in bytes.
 const MAX_TOKEN: usize = 16 * 1024;
+
+/// How long before its expiry a key is announced to expire.
+const NOTICE: time::Duration = time::Duration::days(14);
 
 /// The credential that a request presents.
 pub enum Presented<'a> {
@@ -150,6 +156,24 @@ pub fn only_bearer(headers: &HeaderMap) -> Option<&str> {
 pub(super) fn bearer(value: &str) -> Option<&str> {
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
+}
+
+/// The expiry of a presented key, if it must be announced. That of a token is in the token.
+pub(super) fn expiry_to_announce(
+    grant: Option<&Grant>,
+    now: impl FnOnce() -> OffsetDateTime,
+) -> Option<OffsetDateTime> {
+    let key = grant.filter(|grant| grant.credential.kind != CredentialKind::Token);
+    let end = key.and_then(|grant| grant.credential.expires_at);
+    end.filter(|end| *end - now() <= NOTICE)
+}
+
+/// Adds the header to an answer.
+pub fn announce_expiry(end: OffsetDateTime, headers: &mut HeaderMap) {
+    let end = end.format(&Rfc3339).ok();
+    if let Some(end) = end.and_then(|end| HeaderValue::try_from(end).ok()) {
+        headers.insert(WAGGLE_KEY_EXPIRES, end);
+    }
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::version::ProtocolVersion;
-use crate::model::fault::{Fault, LimitScope, Outcome};
+use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::ResourceUri;
+use crate::model::limits::LimitScope;
 
 /// The codes of JSON-RPC 2.0, of the MCP specification, and of the gateway (-31010 to -31019).
 pub(super) mod code {

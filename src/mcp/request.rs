@@ -19,7 +19,7 @@ use super::wire::{Incoming, Message, MethodName, Rejected, message};
 use crate::catalog::read::SourceUse;
 use crate::config::Costs;
 use crate::http::context::{BatchMessage, HiddenCheck, RequestContext};
-use crate::http::metric_labels::MethodLabel;
+use crate::http::recorder::MethodLabel;
 use crate::http::refusals::{REFUSED_BODY, Refusals};
 use crate::identity::grant::Caller;
 use crate::model::audit::event::{ClientName, named, subject};

@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::{CountGuard, KeyedCounts};
 use crate::identity::grant::Caller;
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::{Fault, LimitScope, Limited, Outcome};
+use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::{KeyId, SessionUid, TenantId};
+use crate::model::limits::{LimitScope, Limited};
 use crate::model::method::Era;
 
 /// A refused stream may be retried when another one ends, which cannot be predicted.

@@ -7,11 +7,8 @@ use std::time::Duration;
 use content_source::FetchError;
 
 use super::ids::ResourceUri;
+use super::limits::{LimitScope, Limited};
 use super::scope::Revision;
-
-mod limited;
-
-pub use limited::{LimitScope, Limited};
 
 /// Maximum bytes of client input that an error message repeats.
 const MAX_ECHO: usize = 256;

@@ -1,10 +1,10 @@
-//! Rates, quotas per day and month, and the usage that counts against them.
+//! Rates and quotas: what they apply to, which of them was exceeded, and the usage that counts against them.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
-use time::{Date, Duration, Month, OffsetDateTime, Time};
+use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::ids::AgentId;
@@ -196,6 +196,58 @@ impl RateLimit {
     }
 }
 
+/// What a limit applies to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitScope {
+    /// One key.
+    Key,
+    /// One agent.
+    Agent,
+    /// One tenant.
+    Tenant,
+    /// One client address.
+    Address,
+}
+
+impl LimitScope {
+    /// All scopes.
+    pub const ALL: [Self; 4] = [Self::Key, Self::Agent, Self::Tenant, Self::Address];
+
+    /// The value of `data.scope`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::Agent => "agent",
+            Self::Tenant => "tenant",
+            Self::Address => "address",
+        }
+    }
+}
+
+/// A limit that was exceeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limited {
+    /// The rate of requests.
+    Rate(Rate),
+    /// The number of open streams.
+    Streams(usize),
+}
+
+impl std::fmt::Display for Limited {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rate(rate) => {
+                let plural = if rate.per_second.get() == 1 { "" } else { "s" };
+                write!(formatter, "rate limit exceeded: {} request{plural}/s", rate.per_second)
+            }
+            Self::Streams(most) => {
+                let plural = if *most == 1 { "" } else { "s" };
+                write!(formatter, "stream limit exceeded: {most} stream{plural}")
+            }
+        }
+    }
+}
+
 /// Usage within a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
@@ -256,77 +308,9 @@ impl UsageInterval {
     }
 }
 
-/// The period of a quota, in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Period {
-    /// A day.
-    Day,
-    /// A month.
-    Month,
-}
-
-impl Period {
-    /// The stored value.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Day => "day",
-            Self::Month => "month",
-        }
-    }
-
-    /// The first day of the period that contains `at`.
-    pub fn start(self, at: OffsetDateTime) -> Date {
-        let today = at.to_offset(time::UtcOffset::UTC).date();
-        match self {
-            Self::Day => today,
-            Self::Month => today.replace_day(1).unwrap_or(today),
-        }
-    }
-
-    /// The time from `at` until the end of the period.
-    pub fn left(self, at: OffsetDateTime) -> std::time::Duration {
-        let start = self.start(at);
-        let next = match self {
-            Self::Day => start.next_day(),
-            Self::Month if start.month() == Month::December => {
-                Date::from_calendar_date(start.year() + 1, Month::January, 1).ok()
-            }
-            Self::Month => start.replace_month(start.month().next()).ok(),
-        };
-        let end = next.map_or(at + Duration::DAY, |next| OffsetDateTime::new_utc(next, Time::MIDNIGHT));
-        (end - at).try_into().unwrap_or_default()
-    }
-}
-
-/// A request of a replica for a share of a quota.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QuotaRequest {
-    /// Period of the quota.
-    pub period: Period,
-    /// First day of the period.
-    pub start: Date,
-    /// The quota in calls, if limited, and how many are needed now.
-    pub calls: (Option<i64>, i64),
-    /// The quota in bytes, if limited, and how many are needed now.
-    pub bytes: (Option<i64>, i64),
-}
-
-/// A share of a quota that a replica reserves or returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct QuotaShare {
-    /// Calls.
-    pub calls: i64,
-    /// Bytes.
-    pub bytes: i64,
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use time::macros::{date, datetime};
-
-    use super::{KeyLimits, Period, Rate, RateLimit, UseLimits};
+    use super::{KeyLimits, Rate, RateLimit, UseLimits};
 
     fn limit(per_second: impl Into<Option<u32>>, burst: impl Into<Option<u32>>) -> RateLimit {
         RateLimit { per_second: per_second.into(), burst: burst.into() }
@@ -380,17 +364,5 @@ mod tests {
     fn refill_time_is_rounded_up_to_seconds() {
         let rate = Rate::new(3, 10).unwrap();
         assert_eq!([0, 1, 3, 4].map(|units| rate.seconds(units)), [0, 1, 1, 2]);
-    }
-
-    #[test]
-    fn periods_start_and_end_in_utc() {
-        let at = datetime!(2026-12-31 23:30 -1);
-        assert_eq!(Period::Day.start(at), date!(2027 - 01 - 01));
-        assert_eq!(Period::Month.start(at), date!(2027 - 01 - 01));
-        assert_eq!(Period::Day.left(at), Duration::from_mins(23 * 60 + 30));
-        let at = datetime!(2026-12-30 12:00 UTC);
-        assert_eq!(Period::Month.start(at), date!(2026 - 12 - 01));
-        assert_eq!(Period::Month.left(at), Duration::from_hours(36));
-        assert_eq!(Period::Month.left(datetime!(2028-02-28 0:00 UTC)), Duration::from_hours(48));
     }
 }

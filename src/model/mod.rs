@@ -31,6 +31,7 @@ pub mod mount;
 pub mod place;
 pub mod precondition;
 pub mod prompt;
+pub mod quota;
 pub mod resource;
 pub mod scope;
 pub mod scope_changes;

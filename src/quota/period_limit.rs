@@ -1,6 +1,7 @@
 //! The quota of one period.
 
-use crate::model::limits::{Period, UseLimits};
+use crate::model::limits::UseLimits;
+use crate::model::quota::Period;
 
 /// The maximum numbers of calls and bytes in a period; `None`: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

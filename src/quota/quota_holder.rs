@@ -8,7 +8,7 @@ use time::{Date, OffsetDateTime};
 use tokio::task::JoinHandle;
 
 use super::period_limit::PeriodLimit;
-use crate::model::limits::{Period, QuotaRequest, QuotaShare};
+use crate::model::quota::{Period, QuotaRequest, QuotaShare};
 use crate::store::StoreError;
 
 /// How long a quota counts as exhausted before the database is queried again: another replica may have returned a

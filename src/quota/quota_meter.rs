@@ -5,7 +5,7 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::period_limit::PeriodLimit;
-use crate::model::limits::{Period, QuotaShare};
+use crate::model::quota::{Period, QuotaShare};
 
 /// The reservations of tenants, as the database showed them.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use uuid::Uuid;
 use super::quota_meter::QuotaLeft;
 use super::quotas::Quotas;
 use crate::model::agent::AccessLimits;
-use crate::model::fault::{Fault, LimitScope};
+use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId, uuid_of_digest};
-use crate::model::limits::{Usage, UsageInterval, UsageRow, UseLimits};
+use crate::model::limits::{LimitScope, Usage, UsageInterval, UsageRow, UseLimits};
 use crate::model::sources::Sources;
 use crate::store::Store;
 

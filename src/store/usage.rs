@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use super::{Store, StoreError};
 use crate::model::ids::{AgentId, AgentRef, TenantId};
-use crate::model::limits::{Period, QuotaRequest, QuotaShare, Usage, UsageInterval, UsageRow};
+use crate::model::limits::{Usage, UsageInterval, UsageRow};
+use crate::model::quota::{Period, QuotaRequest, QuotaShare};
 
 /// An agent that was called.
 #[derive(Debug)]

@@ -12,8 +12,9 @@ use super::uploads::{UploadReservation, Uploader};
 use super::{Left, Limiter, Limits, RateLimitHolder, RateLimitStatus, RateLimitSubject};
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::{Fault, LimitScope};
+use crate::model::fault::Fault;
 use crate::model::ids::TenantId;
+use crate::model::limits::LimitScope;
 
 /// A request in flight, with the limiters that it is charged to.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::table::Limiter;
 use crate::model::allocated::behind_arc;
-use crate::model::fault::LimitScope;
+use crate::model::limits::LimitScope;
 
 /// The limiters that a request is charged to: of the key or the address, of the agent, and of the tenant if the credential
 /// belongs to it.
@@ -82,10 +82,9 @@ mod tests {
     use crate::model::agent::AccessLimits;
     use crate::model::caller::{Credential, CredentialKind, Reach};
     use crate::model::client_address::{ClientAddress, Networks};
-    use crate::model::fault::LimitScope;
     use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
     use crate::model::label::Labels;
-    use crate::model::limits::{KeyLimits, Rate, RateLimit};
+    use crate::model::limits::{KeyLimits, LimitScope, Rate, RateLimit};
     use crate::quota::limits::table::Table;
     use crate::quota::limits::{BodyPace, LimitOptions, Limits, RateLimitSubject, UploadOptions};
 

@@ -30,9 +30,9 @@ pub use self::uploads::{BodyPace, UploadOptions, UploadReservation};
 use crate::model::agent::AccessLimits;
 use crate::model::caller::{Credential, Recognition};
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::{Fault, LimitScope, Limited};
+use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, TenantId};
-use crate::model::limits::Rate;
+use crate::model::limits::{LimitScope, Limited, Rate};
 
 /// The default limits.
 #[derive(Debug, Clone)]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::model::fault::{Fault, LimitScope, Limited};
-use crate::model::limits::Rate;
+use crate::model::fault::Fault;
+use crate::model::limits::{LimitScope, Limited, Rate};
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -111,7 +111,7 @@ fn item(name: &str, parameters: &[(&str, u64)]) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::item;
-    use crate::model::fault::LimitScope;
+    use crate::model::limits::LimitScope;
 
     #[test]
     fn longest_name_and_largest_numbers_fit() {

@@ -16,8 +16,7 @@ use governor::clock::{Clock, Reference};
 use http::HeaderValue;
 
 use super::status::policy;
-use crate::model::fault::LimitScope;
-use crate::model::limits::Rate;
+use crate::model::limits::{LimitScope, Rate};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use super::document::DocumentRequest;
 use super::surfaces::{Arrival, Interrupted};
 use crate::http::body::Body;
 use crate::http::context::RequestContext;
-use crate::http::key_expiry::announce_expiry;
+use crate::http::credential::announce_expiry;
 use crate::http::metadata::Protected;
 use crate::http::origin::{ADMIN_CORS, Cors, MCP_CORS, RequestSource};
 use crate::http::request_trace::Answered;

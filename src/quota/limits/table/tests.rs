@@ -6,8 +6,7 @@ use std::time::Duration;
 use governor::clock::{Clock, FakeRelativeClock};
 
 use super::{Bucket, Left, MAX_SHARED, Refused, SECOND, Short, Table};
-use crate::model::fault::LimitScope;
-use crate::model::limits::Rate;
+use crate::model::limits::{LimitScope, Rate};
 
 fn bucket() -> Bucket {
     Bucket::new(Rate::new(10, 20).unwrap())
