@@ -113,6 +113,7 @@ pub(super) fn catalog_limits(settings: &Settings) -> CatalogLimits {
 pub(super) fn endpoint_options(settings: &Settings) -> EndpointOptions {
     EndpointOptions {
         body_bytes: settings.limits.body_bytes,
+        batch_answer_bytes: settings.limits.content_bytes,
         tool_result_bytes: settings.limits.tool_result_bytes,
         ttl: settings.mcp.ttl,
         // Each keep-alive comment of a stream also records a use of its session.

@@ -14,7 +14,7 @@ section! {
     pub struct Limits["limits"] {
         /// The body limit of an MCP request.
         body_bytes: size(usize, 1..=64 * MIB) = 4 * MIB,
-        /// The contents of one resource.
+        /// The contents of one resource. Once the answers to a batch have more bytes, its further calls are refused.
         content_bytes: size(usize, 1..=256 * MIB) = 16 * MIB,
         /// How many files one skill may have.
         skill_files: count(usize, 1..=10_000) = 512,

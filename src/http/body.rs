@@ -32,7 +32,7 @@ pub enum Body {
     /// Bytes in memory.
     Bytes(Bytes),
     /// Pieces in memory, sent in order. Boxed, so that the other bodies are small to move.
-    Pieces(Box<[Bytes; 3]>),
+    Pieces(Box<[Bytes]>),
     /// An event stream of unlimited length.
     Events(Events),
     /// A body of the administration API.

@@ -57,7 +57,9 @@ pub fn status(fault: &Fault) -> StatusCode {
         Fault::NotAcceptable(_) => StatusCode::NOT_ACCEPTABLE,
         Fault::AlreadyExists(_) | Fault::InUse(_) | Fault::SlugRetired => StatusCode::CONFLICT,
         Fault::RevisionMismatch(_) => StatusCode::PRECONDITION_FAILED,
-        Fault::PayloadTooLarge(_) | Fault::ResultTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+        Fault::PayloadTooLarge(_) | Fault::ResultTooLarge { .. } | Fault::BatchTooLarge(_) => {
+            StatusCode::PAYLOAD_TOO_LARGE
+        }
         Fault::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
         Fault::UnsupportedMediaType(_) | Fault::UnsupportedContentEncoding => {
             StatusCode::UNSUPPORTED_MEDIA_TYPE

@@ -17,8 +17,7 @@ use super::reply::{Reply, accepted, ok};
 use super::request::{McpRequest, WorkInProgress, calls_of, cost_of, label_of};
 use super::version::ProtocolVersion;
 use super::wire::{
-    Incoming, Message, Rejected, RequestId, batch_message, error_message, parse, result_message,
-    result_pieces,
+    BatchAnswers, Incoming, Message, Rejected, RequestId, error_message, parse, result_pieces,
 };
 use crate::http::body::Body;
 use crate::http::media_type;
@@ -280,7 +279,7 @@ impl Endpoint {
         messages: Vec<Result<Message<'_>, Rejected<'_>>>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
-        let mut answers = Vec::with_capacity(messages.len());
+        let (mut answers, most) = (BatchAnswers::default(), self.options.batch_answer_bytes);
         for message in messages {
             let (id, mut result) = match &message {
                 Err(Rejected { fault, id, .. }) => (*id, Err(fault.clone().into())),
@@ -294,6 +293,9 @@ impl Endpoint {
                             request.answered(Some(message), (Outcome::Ok, None), 0);
                             continue;
                         }
+                        Ok(LegacyMessage::Call(_)) if answers.bytes() > most => {
+                            (id, Err(Fault::BatchTooLarge(most).into()))
+                        }
                         Ok(LegacyMessage::Call(call)) => (id, self.call(legacy, &call, &request.work).await),
                         Err(fault) => (id, Err(fault.into())),
                     }
@@ -303,19 +305,19 @@ impl Endpoint {
                 Ok(_) => (Outcome::Ok, None),
                 Err(refusal) => (refusal.fault.outcome(), refusal.hidden.take()),
             };
-            let answer = match (id, result) {
+            let length = match (id, result) {
                 (Some(id), Ok(result) | Err(Refusal { result: Some(result), .. })) => {
-                    result_message(id, &result)
+                    answers.push_result(id, result)
                 }
                 (id, Err(refusal)) => {
-                    error_message(id, reply.version, &reply.translate(request.request_id(), &refusal.fault))
+                    let error = reply.translate(request.request_id(), &refusal.fault);
+                    answers.push(&error_message(id, reply.version, &error))
                 }
                 (None, Ok(_)) => continue,
             };
-            request.answered(message.as_ref().ok(), outcome, answer.len());
-            answers.push(answer);
+            request.answered(message.as_ref().ok(), outcome, length);
         }
-        batch_message(&answers).map_or_else(accepted, |answers| ok(Body::from(answers)))
+        answers.into_body().map_or_else(accepted, ok)
     }
 }
 

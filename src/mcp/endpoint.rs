@@ -41,6 +41,8 @@ use crate::telemetry::trace::{Kind, Tracer, traced};
 pub struct EndpointOptions {
     /// The maximum length of a body.
     pub body_bytes: usize,
+    /// Bytes of the answers to a batch, beyond which its further calls are refused.
+    pub batch_answer_bytes: usize,
     /// The maximum length of the text, or of the data, of one result of a tool.
     pub tool_result_bytes: usize,
     /// How long a modern client may cache a result.

@@ -147,7 +147,7 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
             (StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST)
         }
         Fault::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST),
-        Fault::PayloadTooLarge(_) | Fault::ResultTooLarge { .. } => {
+        Fault::PayloadTooLarge(_) | Fault::ResultTooLarge { .. } | Fault::BatchTooLarge(_) => {
             (StatusCode::PAYLOAD_TOO_LARGE, code::PAYLOAD_TOO_LARGE)
         }
         Fault::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST),

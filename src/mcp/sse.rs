@@ -9,8 +9,9 @@ use http::{HeaderName, HeaderValue, Response};
 
 use crate::http::body::Body;
 
-/// The keep-alive comment of an idle stream, by which both ends detect a lost connection.
-pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
+/// The keep-alive comment of an idle stream, by which both ends detect a lost connection. A line without an empty line after
+/// it, which ends an event: parsers that remember the last id report one without data (httpx-sse in Python SDKs before 1.23).
+pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n");
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 

@@ -51,6 +51,9 @@ pub enum Fault {
         /// The maximum.
         most: usize,
     },
+    /// The answers to the messages of a batch before this one have more bytes than all may have.
+    #[error("the answers to this batch have more than {0} bytes already; send this message on its own")]
+    BatchTooLarge(usize),
     /// There is no skill or directory of this URI.
     #[error("unknown {what}: {uri}")]
     UnknownUri {
@@ -245,7 +248,9 @@ impl Fault {
             Self::ForbiddenOrigin(_) => Outcome::ForbiddenOrigin,
             Self::UnsupportedMediaType(_) | Self::UnsupportedContentEncoding => Outcome::UnsupportedMediaType,
             Self::NotAcceptable(_) => Outcome::NotAcceptable,
-            Self::PayloadTooLarge(_) | Self::ResultTooLarge { .. } => Outcome::PayloadTooLarge,
+            Self::PayloadTooLarge(_) | Self::ResultTooLarge { .. } | Self::BatchTooLarge(_) => {
+                Outcome::PayloadTooLarge
+            }
             Self::RateLimited { .. } => Outcome::RateLimited,
             Self::QuotaExceeded { .. } => Outcome::QuotaExceeded,
             Self::Unavailable { .. } => Outcome::Unavailable,

@@ -16,10 +16,12 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::deadline::{ConnectionDeadline, Timeouts, TrackedStream};
 use super::gateway_slot::GatewaySlot;
 use super::routes::Surface;
+use super::unanswered::Answering;
 use crate::config::Settings;
 
 /// The number of headers that hyper parses on the stack; any other limit allocates.
@@ -88,28 +90,28 @@ impl ConnectionOptions {
 }
 
 /// Serves the requests of a connection until it is closed: by the client, at its deadline, or after `stop` once the
-/// requests in flight are answered.
+/// requests in flight are answered. What is unanswered when it closes is completed in the tasks of `unanswered`.
 pub(super) async fn serve<S>(
     stream: S,
     peer: IpAddr,
     (gateway, surface): (&Arc<GatewaySlot>, Surface),
     options: &ConnectionOptions,
+    unanswered: &TaskTracker,
     stop: &CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let deadline = ConnectionDeadline::new(options.timeouts);
     let gateway = Arc::clone(gateway);
-    let requests = Arc::clone(&deadline);
+    let (requests, unanswered) = (Arc::clone(&deadline), unanswered.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, in_flight) = (Arc::clone(&gateway), requests.begin());
-        // Boxed: a connection reserves space for this future for as long as it is open, which an idle connection and an
-        // open stream do not need.
         let (parts, body) = request.into_parts();
-        Box::pin(async move {
+        let answer = async move {
             let response = gateway.answer((&parts, body), peer, surface).await;
             Ok::<_, Infallible>(in_flight.until_sent(response))
-        })
+        };
+        Answering::new(answer, unanswered.clone())
     });
     let io = TokioIo::new(TrackedStream { stream, deadline: Arc::clone(&deadline) });
     let builder = options.builder();

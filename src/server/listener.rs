@@ -9,6 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::connection::{self, ConnectionOptions};
 use super::connection_limiter::{ConnectionLimiter, Permit};
@@ -23,6 +24,9 @@ const USER_TIMEOUT: Duration = Duration::from_mins(3);
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// How many connections that the system has established are accepted after `stop`: all that it keeps for a listener.
 const ESTABLISHED: usize = 1024;
+
+/// How long requests may take to be completed once their connections are closed after the grace period.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
 
 /// A connection with its permit.
 type Accepted = (TcpStream, IpAddr, Permit);
@@ -41,6 +45,8 @@ pub(super) struct Server {
     pub(super) options: ConnectionOptions,
     /// How long requests in flight may take after `stop`.
     pub(super) grace: Duration,
+    /// Requests whose clients have disconnected.
+    pub(super) unanswered: TaskTracker,
 }
 
 impl Server {
@@ -66,13 +72,20 @@ impl Server {
             }
         }
         server.accept_established(listener, &mut connections, &stop);
-        let finished = async { while connections.join_next().await.is_some() {} };
+        server.unanswered.close();
+        let finished = async {
+            while connections.join_next().await.is_some() {}
+            server.unanswered.wait().await;
+        };
         if tokio::time::timeout(grace, finished).await.is_err() {
             tracing::warn!(
                 open = connections.len(),
+                unanswered = server.unanswered.len(),
                 "requests in flight did not finish within the grace period"
             );
             connections.shutdown().await;
+            // Those of the connections that were closed just now included.
+            let _ = tokio::time::timeout(LAST_REQUESTS, server.unanswered.wait()).await;
         }
     }
 
@@ -134,7 +147,7 @@ impl Server {
     async fn handshake(&self, stream: TcpStream, peer: IpAddr, stop: &CancellationToken) {
         let target = (&self.gateway, self.surface);
         match &self.tls {
-            None => connection::serve(stream, peer, target, &self.options, stop).await,
+            None => connection::serve(stream, peer, target, &self.options, &self.unanswered, stop).await,
             // Boxed, so that a connection without TLS does not reserve space for the handshake.
             Some(tls) => Box::pin(self.serve_tls(stream, peer, tls, stop)).await,
         }
@@ -146,7 +159,8 @@ impl Server {
             Some(Ok(Ok(stream))) => {
                 let target = (&self.gateway, self.surface);
                 // Boxed: the future that serves it would have space for the stream twice.
-                connection::serve(Box::new(stream), peer, target, &self.options, stop).await;
+                connection::serve(Box::new(stream), peer, target, &self.options, &self.unanswered, stop)
+                    .await;
             }
             Some(Ok(Err(error))) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Some(Err(_)) => tracing::debug!(%peer, "TLS handshake timed out"),
@@ -193,6 +207,7 @@ mod tests {
             tls: None,
             options: ConnectionOptions::new(&settings),
             grace: Duration::from_secs(10),
+            unanswered: TaskTracker::new(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

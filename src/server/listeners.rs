@@ -98,7 +98,8 @@ impl Listeners {
         self.connections.push((name, Arc::clone(&limiter)));
         let (gateway, tls) = (Arc::clone(&self.gateway), self.tls.clone());
         let options = ConnectionOptions::new(settings);
-        let server = Server { gateway, surface, limiter, tls, options, grace: server.shutdown };
+        let (grace, unanswered) = (server.shutdown, TaskTracker::new());
+        let server = Server { gateway, surface, limiter, tls, options, grace, unanswered };
         self.tasks.spawn(server.serve(listener, self.stop.clone()));
         Ok(bound)
     }

@@ -22,6 +22,7 @@ pub(crate) mod listeners;
 pub(crate) mod metrics;
 mod routes;
 pub(crate) mod tls;
+mod unanswered;
 
 pub use error::ServerError;
 pub use tls::TlsError;

@@ -11,5 +11,5 @@ pub use incoming::{
     Incoming, MAX_BATCH, Message, MethodName, Rejected, Request, message, parse, readable_id,
 };
 pub use parts::{
-    Params, RequestId, RequestIdOwned, batch_message, error_message, result_message, result_pieces,
+    BatchAnswers, Params, RequestId, RequestIdOwned, error_message, result_message, result_pieces,
 };

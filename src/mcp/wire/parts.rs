@@ -160,7 +160,7 @@ const ID: &[u8] = br#","id":"#;
 const RESULT: &[u8] = br#","result":"#;
 
 /// Results up to this size are copied behind the id; longer ones are sent from the cache without a copy.
-const COPIED: usize = 64 * 1024;
+pub(super) const COPIED: usize = 64 * 1024;
 
 /// The answer to a request, from an encoded result.
 pub fn result_message(id: RequestId<'_>, result: &[u8]) -> Bytes {
@@ -189,9 +189,57 @@ pub fn error_message(id: Option<RequestId<'_>>, version: Option<ProtocolVersion>
     format!(r#"{{"jsonrpc":"2.0"{id},"error":{{"code":{code},"message":{message},"data":{data}}}}}"#).into()
 }
 
-/// The answers to a batch; `None` if no member has one.
-pub fn batch_message(answers: &[Bytes]) -> Option<Bytes> {
-    (!answers.is_empty()).then(|| [b"[", &*answers.join(&b','), b"]"].concat().into())
+/// The answers to the members of a batch, in order.
+#[derive(Debug, Default)]
+pub struct BatchAnswers {
+    /// Long results, and what precedes each.
+    pieces: Vec<Bytes>,
+    /// What follows the last piece.
+    text: Vec<u8>,
+    bytes: usize,
+}
+
+impl BatchAnswers {
+    /// Appends an answer with a result; returns its length.
+    pub fn push_result(&mut self, id: RequestId<'_>, result: Bytes) -> usize {
+        if result.len() <= COPIED {
+            return self.push(&result_message(id, &result));
+        }
+        let head = [HEAD, ID, id.as_json().as_bytes(), RESULT].concat();
+        let length = head.len() + result.len() + 1;
+        self.push(&head);
+        self.bytes += result.len() + 1;
+        self.pieces.extend([std::mem::take(&mut self.text).into(), result]);
+        self.text.push(b'}');
+        length
+    }
+
+    /// Appends an answer; returns its length.
+    pub fn push(&mut self, answer: &[u8]) -> usize {
+        let separator = if self.bytes == 0 { b'[' } else { b',' };
+        self.text.push(separator);
+        self.text.extend_from_slice(answer);
+        self.bytes += 1 + answer.len();
+        answer.len()
+    }
+
+    /// The length of all answers so far.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The body of the answer; `None` if no member has one.
+    pub fn into_body(mut self) -> Option<Body> {
+        if self.bytes == 0 {
+            return None;
+        }
+        self.text.push(b']');
+        if self.pieces.is_empty() {
+            return Some(Bytes::from(self.text).into());
+        }
+        self.pieces.push(self.text.into());
+        Some(Body::Pieces(self.pieces.into()))
+    }
 }
 
 #[cfg(test)]

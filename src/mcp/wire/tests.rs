@@ -2,11 +2,13 @@
 
 use axum::http::StatusCode;
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::parts::COPIED;
 use super::{
-    Incoming, MAX_BATCH, Message, Rejected, RequestId, batch_message, error_message, parse, readable_id,
+    BatchAnswers, Incoming, MAX_BATCH, Message, Rejected, RequestId, error_message, parse, readable_id,
     result_message,
 };
 use crate::mcp::error::RpcError;
@@ -255,12 +257,29 @@ fn an_unknown_id_is_null_or_omitted_by_revision() {
     }
 }
 
-#[test]
-fn a_batch_is_answered_as_an_array_or_not_at_all() {
-    assert_eq!(batch_message(&[]), None);
-    let answers = [Bytes::from_static(b"{\"a\":1}"), Bytes::from_static(b"{}")];
-    assert_eq!(batch_message(&answers[..1]), Some(Bytes::from_static(b"[{\"a\":1}]")));
-    assert_eq!(batch_message(&answers), Some(Bytes::from_static(b"[{\"a\":1},{}]")));
+#[tokio::test]
+async fn a_batch_is_answered_as_an_array_without_copies_of_long_results_or_not_at_all() {
+    let (short, long) = (Bytes::from_static(b"{}"), Bytes::from(Value::from("x".repeat(COPIED)).to_string()));
+    let id = id_of(br#"{"id":7}"#);
+    for results in [vec![&short], vec![&long], vec![&short, &long, &long, &short], vec![&long, &short, &long]]
+    {
+        let (mut answers, mut expected) = (BatchAnswers::default(), Vec::new());
+        for &result in &results {
+            let alone = result_message(id, result);
+            assert_eq!(answers.push_result(id, result.clone()), alone.len());
+            expected.push(alone);
+        }
+        assert_eq!(answers.bytes(), expected.iter().map(|answer| answer.len() + 1).sum::<usize>());
+        let (mut body, mut whole, mut shared) = (answers.into_body().unwrap(), Vec::new(), 0);
+        while let Some(frame) = body.frame().await {
+            let piece = frame.unwrap().into_data().unwrap();
+            shared += usize::from(piece.as_ptr() == long.as_ptr());
+            whole.extend_from_slice(&piece);
+        }
+        assert_eq!(whole, [b"[", &*expected.join(&b','), b"]"].concat());
+        assert_eq!(shared, results.iter().filter(|&&result| *result == long).count());
+    }
+    assert!(BatchAnswers::default().into_body().is_none());
 }
 
 /// Pieces of which bodies are made that are nearly messages.

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::{MODERN, post};
 use crate::support::answers::{error, exact, message};
-use crate::support::app::{Replica, gateway};
+use crate::support::app::{Builder, Replica, gateway};
+use crate::support::cluster::database;
 
 async fn batch(replica: &Replica, key: &str, revision: Option<&str>, body: String) -> Value {
     let mut headers = vec![("x-agent-api-key", key)];
@@ -53,6 +54,30 @@ async fn batch_messages_are_answered_separately_in_order() {
             "{revision:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn calls_are_refused_once_the_answers_to_a_batch_are_too_long() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__CONTENT_BYTES", 1_000).start().await;
+    let key = replica.acme("a").await;
+    let text = "x".repeat(600);
+    replica.put("a", "x:1", &text).await;
+    let read =
+        |id: i32| json!({"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": {"uri": "x:1"}});
+    let sent =
+        json!([read(1), read(2), read(3), {"jsonrpc": "2.0", "method": "notifications/progress"}, read(4)]);
+    let answered =
+        |id: i32| json!({"jsonrpc": "2.0", "id": id, "result": {"contents": [{"uri": "x:1", "text": text}]}});
+    let refused = |id: i32| {
+        let message =
+            "the answers to this batch have more than 1000 bytes already; send this message on its own";
+        json!({"jsonrpc": "2.0", "id": id, "error": {
+            "code": -31014, "message": message, "data": {"code": "payload_too_large"},
+        }})
+    };
+    let expected = json!([answered(1), answered(2), refused(3), refused(4)]);
+    assert_eq!(batch(&replica, &key, None, sent.to_string()).await, message(&expected));
 }
 
 #[tokio::test]

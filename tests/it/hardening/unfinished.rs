@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sqlx::Executor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -287,4 +288,34 @@ async fn refused_request_id_is_read_while_a_permit_is_free() {
         );
         replica.running.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_whose_client_disconnects_is_completed_and_recorded() {
+    let (database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "text").await;
+    let read =
+        json!({"jsonrpc": "2.0", "id": 7, "method": "resources/read", "params": {"uri": "x:1"}}).to_string();
+    let head = format!(
+        "POST /a/mcp HTTP/1.1\r\nHost: localhost\r\nX-Agent-API-Key: {key}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        read.len()
+    );
+    let mut locked = database.connect().await;
+    for statement in ["begin", "lock table contents in access exclusive mode"] {
+        locked.execute(statement).await.unwrap();
+    }
+    let mut client = connect_from(1, replica.running.address).await;
+    client.write_all((head + &read).as_bytes()).await.unwrap();
+    let waiting = "select count(*) from pg_locks where not granted and database = (select oid from pg_database where datname = current_database())";
+    eventually("the read waits for its contents", async || database.number(waiting).await > 0).await;
+    let statements = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    drop(client);
+    // As long as a dropped request would take to close its connection to the database.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(database.number(statements).await, 1, "the statement is not abandoned");
+    locked.execute("rollback").await.unwrap();
+    let recorded = "select count(*) from audit_log where method = 'resources/read' and outcome = 'ok'";
+    eventually("the read is in the audit log", async || database.number(recorded).await == 1).await;
 }

@@ -115,16 +115,14 @@ impl Events {
 
     async fn read(&mut self) -> Option<Event> {
         loop {
+            while let Some(rest) = self.unread.strip_prefix(":\n") {
+                self.comments += 1;
+                self.unread = rest.to_owned();
+            }
             if let Some((block, rest)) = self.unread.split_once("\n\n") {
                 let event = event(block);
                 self.unread = rest.to_owned();
-                match event {
-                    Some(event) => return Some(event),
-                    None => {
-                        self.comments += 1;
-                        continue;
-                    }
-                }
+                return Some(event);
             }
             let chunk = self.response.chunk().await.ok().flatten()?;
             self.unread.push_str(std::str::from_utf8(&chunk).unwrap());
@@ -132,10 +130,9 @@ impl Events {
     }
 }
 
-/// `None` for a comment.
-fn event(block: &str) -> Option<Event> {
+fn event(block: &str) -> Event {
     let mut event = Event { id: None, retry: None, data: None };
-    for line in block.lines().filter(|line| !line.starts_with(':')) {
+    for line in block.lines() {
         match line.split_once(": ").unwrap_or_else(|| panic!("{line:?}")) {
             ("id", id) => event.id = Some(id.to_owned()),
             ("retry", retry) => event.retry = Some(retry.parse().unwrap()),
@@ -143,7 +140,7 @@ fn event(block: &str) -> Option<Event> {
             _ => panic!("{line:?}"),
         }
     }
-    (event != Event { id: None, retry: None, data: None }).then_some(event)
+    event
 }
 
 /// What the gateways of a database seal event ids with.
