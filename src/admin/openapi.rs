@@ -86,8 +86,7 @@ const COMMON: [(&str, &str); 6] = [
     ("503", "`unavailable`, `storage_unavailable`: retry after `Retry-After` seconds"),
 ];
 
-const OF_WRITES: [(&str, &str); 5] = [
-    ("408", "`invalid_request`: the body arrived too slowly"),
+const OF_WRITES: [(&str, &str); 4] = [
     ("409", "`already_exists`, `slug_retired`, `in_use`"),
     ("412", "`revision_mismatch`: the precondition `If-Match` or `If-None-Match` failed"),
     ("413", "`payload_too_large`"),

@@ -45,7 +45,7 @@ section! {
         request: seconds(1..=3600) = 30,
         /// The window over which the speed of a body is measured.
         body_window: seconds(1..=3600) = 5,
-        /// The minimum speed of a body, on average over each window. A slower one is answered 408. 0 disables the check.
+        /// The minimum speed of a body, on average over each window. A slower one is answered 400. 0 disables the check.
         body_bytes_per_second: count(u32, 0..=1_000_000_000) = 65_536,
         /// How long the head of a request may take from its first byte, and a TLS handshake.
         head: seconds(1..=3600) = 15,

@@ -39,6 +39,7 @@ pub fn status(fault: &Fault) -> StatusCode {
     match fault {
         Fault::ParseError(_)
         | Fault::InvalidRequest(_)
+        | Fault::SlowBody(_)
         | Fault::InvalidParams(_)
         | Fault::MissingArguments(_)
         | Fault::UnknownUri { .. }
@@ -60,7 +61,6 @@ pub fn status(fault: &Fault) -> StatusCode {
         Fault::PayloadTooLarge(_) | Fault::ResultTooLarge { .. } | Fault::BatchTooLarge(_) => {
             StatusCode::PAYLOAD_TOO_LARGE
         }
-        Fault::SlowBody(_) => StatusCode::REQUEST_TIMEOUT,
         Fault::UnsupportedMediaType(_) | Fault::UnsupportedContentEncoding => {
             StatusCode::UNSUPPORTED_MEDIA_TYPE
         }

@@ -126,7 +126,7 @@ impl RpcError {
 fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
     match fault {
         Fault::ParseError(_) => (StatusCode::BAD_REQUEST, code::PARSE_ERROR),
-        Fault::InvalidRequest(_) | Fault::SessionRequired(_) => {
+        Fault::InvalidRequest(_) | Fault::SlowBody(_) | Fault::SessionRequired(_) => {
             (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
         }
         Fault::InvalidParams(_) | Fault::MissingArguments(_) | Fault::UnknownUri { .. } => {
@@ -150,7 +150,6 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
         Fault::PayloadTooLarge(_) | Fault::ResultTooLarge { .. } | Fault::BatchTooLarge(_) => {
             (StatusCode::PAYLOAD_TOO_LARGE, code::PAYLOAD_TOO_LARGE)
         }
-        Fault::SlowBody(_) => (StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST),
         Fault::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, code::RATE_LIMITED),
         Fault::QuotaExceeded { .. } => (StatusCode::TOO_MANY_REQUESTS, code::QUOTA_EXCEEDED),
         Fault::Unavailable { .. } | Fault::StorageUnavailable => {

@@ -55,7 +55,7 @@ fn every_fault_has_the_documented_answer() {
         ),
         (
             Fault::SlowBody(9),
-            "408 -32600 the body arrived too slowly: at least 9 bytes/s are expected; \
+            "400 -32600 the body arrived too slowly: at least 9 bytes/s are expected; \
              send it again over a faster connection {\"code\":\"invalid_request\"}",
         ),
         (

@@ -95,7 +95,7 @@ async fn upload_memory_is_shared_between_tenants() {
 }
 
 #[tokio::test]
-async fn slow_body_is_answered_408_on_both_surfaces() {
+async fn slow_body_is_an_invalid_request_on_both_surfaces() {
     let database = database().await;
     let replica = Builder::new(&database).set("WAGGLE_SERVER__BODY_WINDOW_SECONDS", 1).start().await;
     let key = replica.acme("a").await;
@@ -103,10 +103,10 @@ async fn slow_body_is_answered_408_on_both_surfaces() {
     let mut calling = replica.http.begin("a", &key, 99).await;
     publishing.write_all(&[b' '; 1_000]).await.unwrap();
     let problem = answer(&mut publishing).await;
-    assert!(problem.starts_with("HTTP/1.1 408 "), "{problem}");
+    assert!(problem.starts_with("HTTP/1.1 400 "), "{problem}");
     assert!(problem.contains("\"code\":\"invalid_request\""), "{problem}");
     let error = answer(&mut calling).await;
-    assert!(error.starts_with("HTTP/1.1 408 "), "{error}");
+    assert!(error.starts_with("HTTP/1.1 400 "), "{error}");
     assert!(error.contains("\"code\":-32600"), "{error}");
     wait_for_reserved(&replica, 0).await;
 }
