@@ -26,7 +26,7 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, Outcome};
 use crate::model::scope::Scope;
 use crate::model::session::Session;
-use crate::quota::limits::{Admission, RateLimitStatus};
+use crate::quota::limits::Admission;
 use crate::sessions::open::NewSession;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -48,7 +48,7 @@ impl Endpoint {
         if let Ok(incoming) = &incoming {
             request.read(incoming, named_or(version, era));
         }
-        let charged = self.charge(caller, admission, &incoming).await;
+        let charged = self.charge(request, caller, admission, &incoming).await;
         let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
         let version = match (&incoming, &charged, era) {
             // A body that cannot be read is answered in the revision of its session.
@@ -63,30 +63,28 @@ impl Endpoint {
             Ok(incoming) if !incoming.is_answered() => Ok(()),
             _ => Err(fault),
         });
-        let mut response = match (&incoming, charged.as_ref().and(accepted.as_ref())) {
+        let response = match (&incoming, charged.as_ref().and(accepted.as_ref())) {
             (_, Err(fault)) => reply.fault(request, fault),
             (Err(rejected), Ok(())) => reply.fault(request, &rejected.fault),
             (Ok(incoming), Ok(())) => self.respond(request, caller, &headers, incoming, reply).await,
         };
         request.context.event.connection = request.work.take_connection();
-        if let Ok(Some(status)) = charged {
-            status.write(response.headers_mut());
-        }
         response
     }
 
     /// Charges a body to the rates and the quotas of its caller.
     async fn charge(
         &self,
+        request: &mut McpRequest<'_>,
         caller: &Caller,
         admission: &Admission<'_>,
         incoming: &Result<Incoming<'_>, Rejected<'_>>,
-    ) -> Result<Option<RateLimitStatus>, Fault> {
-        let status = admission.charge(cost_of(&self.options.costs, incoming))?;
+    ) -> Result<(), Fault> {
+        request.rate_limit = admission.charge(cost_of(&self.options.costs, incoming))?;
         if let Ok(incoming) = incoming {
             self.recorder.usage().take_calls(caller.into(), calls_of(incoming)).await?;
         }
-        Ok(status)
+        Ok(())
     }
 
     async fn respond(

@@ -264,17 +264,13 @@ impl Endpoint {
         let _working = Self::begin_work(request, &admission)?;
         // Charged first: a session that does not exist is looked up in the database.
         let costs = &self.options.costs;
-        let status = admission.charge(if streams { costs.stream } else { costs.other })?;
+        request.rate_limit = admission.charge(if streams { costs.stream } else { costs.other })?;
         let session = self.session(&caller, headers, request).await?;
-        let mut response = if streams {
-            self.open_session_stream(request, &caller, &session).await?
+        if streams {
+            self.open_session_stream(request, &caller, &session).await
         } else {
-            self.sessions.end(&session).await.map(|()| no_content())?
-        };
-        if let Some(status) = status {
-            status.write(response.headers_mut());
+            self.sessions.end(&session).await.map(|()| no_content())
         }
-        Ok(response)
     }
 
     async fn admit_message(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {

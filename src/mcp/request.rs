@@ -28,6 +28,7 @@ use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::{SessionUid, Slug};
 use crate::model::method::{Era, Method};
 use crate::model::session::Session;
+use crate::quota::limits::RateLimitStatus;
 use crate::telemetry::span;
 use crate::telemetry::trace::{self, TraceContext};
 
@@ -50,6 +51,8 @@ pub struct McpRequest<'a> {
     pub(super) work: WorkInProgress<'a>,
     /// Reads the bodies of refused requests.
     pub refusals: &'a Refusals,
+    /// The state of the caller's rates, once the request is charged. Every answer from then on has it.
+    pub rate_limit: Option<RateLimitStatus>,
     /// Whether the body is still awaited.
     pub awaits_body: bool,
     /// The body, for the id of an answer to a failure; empty if it is not read, or too long for that.
@@ -116,6 +119,7 @@ impl<'a> McpRequest<'a> {
             permits,
             work: WorkInProgress::default(),
             refusals,
+            rate_limit: None,
             awaits_body: false,
             received: Bytes::new(),
         }

@@ -103,7 +103,7 @@ impl Exchange<'_> {
     }
 
     /// Adds the headers that every answer of the surface has.
-    pub(super) fn add_headers(&self, arrival: Arrival<'_>, headers: &mut HeaderMap) {
+    pub(super) fn add_headers(&mut self, arrival: Arrival<'_>, headers: &mut HeaderMap) {
         match self {
             Self::Mcp(call) => call.add_headers(arrival, headers),
             Self::Admin(call) => call.add_headers(arrival, headers),
@@ -175,7 +175,10 @@ impl<'a> McpCall<'a> {
         arrival.surfaces.recorder.complete(&mut self.request, response, reply::fail)
     }
 
-    pub(super) fn add_headers(&self, arrival: Arrival<'_>, headers: &mut HeaderMap) {
+    pub(super) fn add_headers(&mut self, arrival: Arrival<'_>, headers: &mut HeaderMap) {
+        if let Some(status) = self.request.rate_limit.take() {
+            status.write(headers);
+        }
         if let Some(end) = self.request.context.key_expires {
             announce_expiry(end, headers);
         }

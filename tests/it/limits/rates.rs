@@ -48,13 +48,31 @@ async fn requests_of_unknown_sessions_are_charged() {
     let end = async |nth: usize| {
         let (bearer, session) = (format!("Bearer {key}"), format!("{nth:043}"));
         let headers = [("authorization", bearer.as_str()), ("mcp-session-id", &session)];
-        replica.http.send("DELETE", "/a/mcp", &headers, "").await.status.as_u16()
+        let answer = replica.http.send("DELETE", "/a/mcp", &headers, "").await;
+        assert_eq!(answer.header("ratelimit-policy"), Some("\"key\";q=5;w=5"));
+        (answer.status.as_u16(), left(&answer).is_some())
     };
-    let mut statuses = Vec::new();
+    let mut answers = Vec::new();
     for nth in 0..6 {
-        statuses.push(end(nth).await);
+        answers.push(end(nth).await);
     }
-    assert_eq!(statuses, [404, 404, 404, 404, 404, 429]);
+    let refused = (404, true);
+    assert_eq!(answers, [refused, refused, refused, refused, refused, (429, true)]);
+}
+
+#[tokio::test]
+async fn charged_request_beyond_a_quota_has_the_state_of_its_rate() {
+    let database = database().await;
+    let replica = five_for_a_key(&database).start().await;
+    let key = replica.acme("a").await;
+    let limits = json!({"limits": {"callsPerDay": 1}});
+    assert_eq!(replica.admin("PATCH", "/agents/a", Some(limits)).await.status, 200);
+    // The quota has a call left, so that it does not refuse before the body is read.
+    let batch =
+        json!([message("ping", json!({})), message(super::LIST, json!({})), message(super::LIST, json!({}))]);
+    let refused = replica.http.post("a", &key, &batch).await;
+    assert_eq!((refused.status.as_u16(), refused.json()["error"]["code"].clone()), (429, json!(-31016)));
+    assert!(left(&refused).is_some_and(|left| left.starts_with("\"key\";r=")), "{refused:?}");
 }
 
 #[tokio::test]
