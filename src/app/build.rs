@@ -227,16 +227,12 @@ impl Shared<'_> {
     }
 
     fn surface_options(&self, credentials: &AcceptedCredentials) -> SurfaceOptions {
-        let (server, limits) = (&self.settings.server, &self.settings.limits);
-        let hosts = server.allowed_hosts.as_ref();
+        let limits = &self.settings.limits;
         SurfaceOptions {
             recorder: Arc::clone(&self.recorder),
             limits: Arc::clone(&self.limits),
             tracer: self.tracer.clone(),
-            origins: OriginRules {
-                hosts: hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect()),
-                origins: server.allowed_origins.clone(),
-            },
+            origins: OriginRules::new(&self.settings.server),
             metadata: Arc::clone(&credentials.metadata),
             most_requests: limits.concurrent_requests,
             most_refused_bodies: limits.refused_bodies,

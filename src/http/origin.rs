@@ -12,7 +12,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Uri, Version};
 
-use crate::config::AllowedOrigin;
+use crate::config::{AllowedOrigin, Server};
 use crate::model::fault::Fault;
 
 /// A foreign `Host` without a valid credential.
@@ -62,6 +62,15 @@ pub struct OriginRules {
 }
 
 impl OriginRules {
+    /// The rules of the settings.
+    pub fn new(server: &Server) -> Self {
+        let hosts = server.allowed_hosts.as_ref();
+        Self {
+            hosts: hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect()),
+            origins: server.allowed_origins.clone(),
+        }
+    }
+
     /// Checks the `Origin` of a request, and whether its `Host` is allowed.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ impl Gateway {
                     };
                     // `Host`, `Origin`, and CORS preflights, which need no credential.
                     let source = self.surfaces.origins.check(parts);
-                    let preflight = preflight(&parts.method, source.as_ref().ok(), exchange.cors());
+                    let preflight = preflight(&parts.method, source.as_ref().ok(), target.cors());
                     let (mut response, origin) = if let Some(preflight) = preflight {
                         (preflight, None)
                     } else {
@@ -133,8 +133,8 @@ impl Gateway {
                     };
                     // The headers of the answer: those of the surface, then CORS.
                     exchange.add_headers(arrival, response.headers_mut());
-                    if let Some(origin) = origin {
-                        origin::allow(origin, exchange.cors(), response.headers_mut());
+                    if let Some((origin, cors)) = origin.zip(target.cors()) {
+                        origin::allow(origin, cors, response.headers_mut());
                     }
                     // The rest of the body, read within limits, so that the connection can be reused.
                     exchange.discard_body(arrival).await;
@@ -162,9 +162,13 @@ fn headers_too_large() -> Response<Body> {
 }
 
 /// The response to a CORS preflight of an allowed origin.
-fn preflight(method: &Method, source: Option<&RequestSource>, cors: Cors) -> Option<Response<Body>> {
+pub(super) fn preflight(
+    method: &Method,
+    source: Option<&RequestSource>,
+    cors: Option<Cors>,
+) -> Option<Response<Body>> {
     let source = source.filter(|source| !source.foreign_host && method == Method::OPTIONS)?;
-    let origin = source.origin.clone()?;
+    let (origin, cors) = source.origin.clone().zip(cors)?;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     origin::allow(origin, cors, response.headers_mut());

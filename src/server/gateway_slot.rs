@@ -14,10 +14,11 @@ use http::{HeaderValue, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 
-use super::gateway::{Gateway, problem};
+use super::gateway::{Gateway, preflight, problem};
 use super::health;
 use super::routes::{Surface, Target, target};
 use crate::http::body::{self, Body};
+use crate::http::origin::{self, OriginRules};
 use crate::http::refusals;
 use crate::http::request_id::{RequestIds, X_REQUEST_ID};
 use crate::mcp::reply;
@@ -37,17 +38,20 @@ pub(crate) struct GatewaySlot {
     database_unreachable: AtomicBool,
     draining: AtomicBool,
     ids: RequestIds,
+    /// Allowed hosts and origins: a page reads from a `503` that the gateway starts, and when to retry.
+    origins: OriginRules,
     /// Places for reading bodies until the gateway is built.
     id_places: Semaphore,
 }
 
 impl GatewaySlot {
-    pub(crate) fn new(ids: RequestIds) -> Self {
+    pub(crate) fn new(ids: RequestIds, origins: OriginRules) -> Self {
         Self {
             gateway: OnceLock::new(),
             database_unreachable: false.into(),
             draining: false.into(),
             ids,
+            origins,
             id_places: Semaphore::new(ID_PLACES),
         }
     }
@@ -96,7 +100,31 @@ impl GatewaySlot {
         draining: bool,
     ) -> Response<Body> {
         let id = self.ids.of(&parts.headers);
-        let mut response = match target {
+        let source = self.origins.check(parts).ok();
+        let mut response = match preflight(&parts.method, source.as_ref(), target.cors()) {
+            Some(preflight) => preflight,
+            None => {
+                let mut response = self.unready(parts, &mut body, target, (draining, &id)).await;
+                let origin = source.and_then(|source| source.origin);
+                if let Some((origin, cors)) = origin.zip(target.cors()) {
+                    origin::allow(origin, cors, response.headers_mut());
+                }
+                response
+            }
+        };
+        body::discard(&parts.headers, &mut body).await;
+        response.headers_mut().insert(X_REQUEST_ID, id);
+        response
+    }
+
+    async fn unready(
+        &self,
+        parts: &Parts,
+        body: &mut Incoming,
+        target: Target,
+        (draining, id): (bool, &HeaderValue),
+    ) -> Response<Body> {
+        match target {
             Target::Alive => health::alive(&parts.method),
             Target::Ready => {
                 let status = match self.database_unreachable.load(Ordering::Relaxed) {
@@ -107,14 +135,11 @@ impl GatewaySlot {
                 health::status(&parts.method, StatusCode::SERVICE_UNAVAILABLE, status.into())
             }
             Target::Mcp => {
-                let read = self.read_for_id(&mut body).await;
+                let read = self.read_for_id(body).await;
                 reply::unready(&Fault::BUSY, &parts.headers, &read)
             }
-            Target::Admin | Target::Document(_) => problem(&Fault::BUSY, &id),
-        };
-        body::discard(&parts.headers, &mut body).await;
-        response.headers_mut().insert(X_REQUEST_ID, id);
-        response
+            Target::Admin | Target::Document(_) => problem(&Fault::BUSY, id),
+        }
     }
 
     /// A short body, for the id of the answer; empty if it is too long or late, or while too many are read.

@@ -193,15 +193,19 @@ mod tests {
     use super::*;
     use crate::config::{Environment, Flags, Loaded, Purpose, load};
     use crate::http::client_address::TrustedProxies;
+    use crate::http::origin::OriginRules;
     use crate::http::request_id::RequestIds;
     use crate::model::sources::SystemRandom;
 
-    #[tokio::test]
-    async fn established_connections_are_answered_after_stop() {
+    /// The answer of a gateway that is not built yet, and is stopped.
+    async fn answer(request: &str) -> String {
         let Loaded { settings, .. } =
             load(&Environment::default(), &Flags::default(), Purpose::Assist).unwrap();
         let server = Server {
-            gateway: Arc::new(GatewaySlot::new(RequestIds::new(&SystemRandom).unwrap())),
+            gateway: Arc::new(GatewaySlot::new(
+                RequestIds::new(&SystemRandom).unwrap(),
+                OriginRules::new(&settings.server),
+            )),
             surface: Surface::All,
             limiter: Arc::new(ConnectionLimiter::new(1, 1, TrustedProxies::default())),
             tls: None,
@@ -211,12 +215,51 @@ mod tests {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        client.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        client.write_all(request.as_bytes()).unwrap();
         let stop = CancellationToken::new();
         stop.cancel();
         server.serve(listener, stop).await;
         let mut answer = String::new();
         client.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn established_connections_are_answered_after_stop() {
+        let answer = answer("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn pages_of_allowed_origins_read_answers_before_the_gateway_is_built() {
+        let ask = async |method: &str, path: &str, origin: &str| {
+            answer(&format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\n\r\n")).await
+        };
+        let allowed = |answer: &str, header: &str| answer.contains(&format!("\r\naccess-control-{header}: "));
+        let (ours, other) = ("http://localhost:3000", "https://evil.example");
+        for path in ["/a/mcp", "/admin/v1/agents", "/metrics"] {
+            let preflight = ask("OPTIONS", path, ours).await;
+            assert!(preflight.starts_with("HTTP/1.1 204 No Content\r\n"), "{preflight}");
+            assert!(
+                allowed(&preflight, "allow-methods") && allowed(&preflight, "allow-headers"),
+                "{preflight}"
+            );
+            let unready = ask("GET", path, ours).await;
+            assert!(unready.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{unready}");
+            assert!(allowed(&unready, "allow-origin") && allowed(&unready, "expose-headers"), "{unready}");
+            assert_eq!(
+                (unready.matches("vary: Origin").count(), preflight.matches("vary: Origin").count()),
+                (1, 1)
+            );
+            for method in ["OPTIONS", "GET"] {
+                let refused = ask(method, path, other).await;
+                assert!(
+                    refused.starts_with("HTTP/1.1 503 ") && !allowed(&refused, "allow-origin"),
+                    "{refused}"
+                );
+            }
+        }
+        let health = ask("OPTIONS", "/readyz", ours).await;
+        assert!(health.starts_with("HTTP/1.1 405 ") && !allowed(&health, "allow-origin"), "{health}");
     }
 }

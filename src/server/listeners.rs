@@ -17,6 +17,7 @@ use super::routes::Surface;
 use super::tls::Tls;
 use crate::config::Settings;
 use crate::http::client_address::TrustedProxies;
+use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
 use crate::model::sources::Sources;
 
@@ -56,13 +57,14 @@ impl Listeners {
             Some(files) => Some(Arc::new(Tls::load(files.clone()).await?)),
             None => None,
         };
+        let ids = RequestIds::new(sources.random.as_ref())?;
         let stop = CancellationToken::new();
         let mut listeners = Self {
             instance,
             address: settings.server.listen,
             admin_address: settings.server.listen,
             connections: Vec::new(),
-            gateway: Arc::new(GatewaySlot::new(RequestIds::new(sources.random.as_ref())?)),
+            gateway: Arc::new(GatewaySlot::new(ids, OriginRules::new(&settings.server))),
             tls,
             guard: stop.clone().drop_guard(),
             stop,

@@ -1,5 +1,7 @@
 //! Routing: from a path to the part of the gateway that answers it.
 
+use crate::http::origin::{ADMIN_CORS, Cors, MCP_CORS};
+
 /// The paths that a listener serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Surface {
@@ -35,6 +37,17 @@ pub(super) enum Document {
     Metrics,
     /// No such path.
     Unknown,
+}
+
+impl Target {
+    /// The CORS policy of the answers; `None` for health checks, which no page reads.
+    pub(super) fn cors(self) -> Option<Cors> {
+        match self {
+            Self::Alive | Self::Ready => None,
+            Self::Admin | Self::Document(Document::Metrics) => Some(ADMIN_CORS),
+            Self::Mcp | Self::Document(_) => Some(MCP_CORS),
+        }
+    }
 }
 
 /// Determines the part of the gateway that a path belongs to.

@@ -5,7 +5,7 @@ use hyper::body::Incoming;
 
 use super::surfaces::Arrival;
 use crate::http::body::Body;
-use crate::http::origin::{ADMIN_CORS, Cors, FOREIGN_HOST, MCP_CORS, RequestSource};
+use crate::http::origin::{FOREIGN_HOST, RequestSource};
 use crate::model::fault::Fault;
 use crate::server::metrics::Scraper;
 use crate::server::routes::Document;
@@ -23,10 +23,6 @@ pub(super) struct DocumentRequest {
 impl DocumentRequest {
     pub(super) fn new(document: Document, body: Incoming) -> Self {
         Self { document, body, foreign_host: false, refused: None }
-    }
-
-    pub(super) fn cors(&self) -> Cors {
-        if self.document == Document::Metrics { ADMIN_CORS } else { MCP_CORS }
     }
 
     /// A request for a foreign `Host` is admitted only where its credential is read.

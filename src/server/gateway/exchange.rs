@@ -13,7 +13,7 @@ use crate::http::body::Body;
 use crate::http::context::RequestContext;
 use crate::http::credential::announce_expiry;
 use crate::http::metadata::Protected;
-use crate::http::origin::{ADMIN_CORS, Cors, MCP_CORS, RequestSource};
+use crate::http::origin::RequestSource;
 use crate::http::request_trace::Answered;
 use crate::mcp::reply;
 use crate::mcp::request::McpRequest;
@@ -35,15 +35,6 @@ pub(super) enum Exchange<'a> {
 }
 
 impl Exchange<'_> {
-    /// The CORS policy of the surface.
-    pub(super) fn cors(&self) -> Cors {
-        match self {
-            Self::Mcp(_) => MCP_CORS,
-            Self::Admin(_) => ADMIN_CORS,
-            Self::Document(request) => request.cors(),
-        }
-    }
-
     /// Decides whether the surface may work on the request: by its origin, and the number of requests in flight.
     pub(super) fn admit(&mut self, arrival: Arrival<'_>, source: Result<&RequestSource, &Fault>) {
         match self {
