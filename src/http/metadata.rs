@@ -1,5 +1,7 @@
 //! The metadata of protected resources (RFC 9728): which authorization servers issue tokens for an endpoint.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Response};
@@ -21,12 +23,12 @@ pub struct Metadata {
 }
 
 /// The resource that a document describes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Protected<'a> {
     /// The gateway itself: its administration API.
     Gateway,
     /// The MCP endpoint of an agent, whether it exists or not.
-    Endpoint(&'a str),
+    Endpoint(Cow<'a, str>),
 }
 
 #[derive(Serialize)]
@@ -40,7 +42,7 @@ struct Document<'a> {
 impl<'a> Protected<'a> {
     /// The agent's endpoint if the text is a valid agent id, else the gateway.
     pub fn endpoint_or_gateway(agent: &'a str) -> Self {
-        if Slug::parse_agent(agent).is_ok() { Self::Endpoint(agent) } else { Self::Gateway }
+        if Slug::parse_agent(agent).is_ok() { Self::Endpoint(agent.into()) } else { Self::Gateway }
     }
 }
 
@@ -59,8 +61,8 @@ impl Metadata {
             return Some(Protected::Gateway);
         }
         let behind = behind.strip_suffix('/').unwrap_or(behind);
-        let agent = behind.strip_prefix('/')?.strip_suffix("/mcp")?;
-        Slug::parse_agent(agent).is_ok().then_some(Protected::Endpoint(agent))
+        let agent = Slug::decode_agent(behind.strip_prefix('/')?.strip_suffix("/mcp")?);
+        Slug::parse_agent(&agent).is_ok().then_some(Protected::Endpoint(agent))
     }
 
     /// The URL of a document.
@@ -137,19 +139,19 @@ mod tests {
     fn a_document_is_at_the_url_of_the_challenge() {
         for url in ["https://mcp.example.com", "https://example.com:8443/hub"] {
             let metadata = metadata(url);
-            for what in [Protected::Gateway, Protected::Endpoint("research")] {
-                let address = metadata.url(what);
+            for what in [Protected::Gateway, Protected::Endpoint("research".into())] {
+                let address = metadata.url(what.clone());
                 let path = address.strip_prefix(PublicUrl::parse(url).unwrap().origin()).unwrap();
-                assert_eq!(metadata.find(path), Some(what), "{address}");
+                assert_eq!(metadata.find(path), Some(what.clone()), "{address}");
                 assert_eq!(metadata.find(&format!("{path}/")), Some(what), "{address}");
             }
         }
         let behind = metadata("https://example.com/hub");
         let expected = "https://example.com/.well-known/oauth-protected-resource/hub/research/mcp";
-        assert_eq!(behind.url(Protected::Endpoint("research")), expected);
+        assert_eq!(behind.url(Protected::Endpoint("research".into())), expected);
         assert_eq!(
             behind.find("/.well-known/oauth-protected-resource/research/mcp"),
-            Some(Protected::Endpoint("research"))
+            Some(Protected::Endpoint("research".into()))
         );
     }
 

@@ -326,18 +326,18 @@ impl Endpoint {
                 PresentedCredential::None
             }
             Presented::Key(key) => {
-                let asked = (key.hash(), request.agent);
+                let asked = (key.hash(), &*request.agent);
                 let known = identity.admit_from_memory(asked, request.client()).await?;
                 if let Some(caller) = known {
                     request.context.identified(caller.grant.as_deref(), || identity.now());
                     return Ok(caller);
                 }
-                PresentedCredential::Key(key, Some(request.agent))
+                PresentedCredential::Key(key, Some(&*request.agent))
             }
-            Presented::Token(token) => PresentedCredential::Token(token, Some(request.agent)),
+            Presented::Token(token) => PresentedCredential::Token(token, Some(&*request.agent)),
         };
         let grant = self.authenticator.verify(presented, request.client()).await?;
         request.context.identified(grant.as_deref(), || identity.now());
-        identity.admit(grant, request.client(), request.agent).await.map(Arc::new)
+        identity.admit(grant, request.client(), &request.agent).await.map(Arc::new)
     }
 }

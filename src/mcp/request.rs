@@ -38,7 +38,7 @@ pub struct McpRequest<'a> {
     /// The context of the request.
     pub context: RequestContext,
     /// The agent that the path names.
-    pub agent: &'a str,
+    pub agent: Cow<'a, str>,
     /// Method, URI and headers.
     pub parts: &'a Parts,
     /// The headers of MCP, until the message is dispatched.
@@ -100,7 +100,7 @@ impl SourceUse for WorkInProgress<'_> {
 impl<'a> McpRequest<'a> {
     /// A request that arrives.
     pub fn new(
-        (agent, parts, request_id): (&'a str, &'a Parts, &HeaderValue),
+        (agent, parts, request_id): (Cow<'a, str>, &'a Parts, &HeaderValue),
         client: ClientAddress,
         (permits, refusals): (&'a Semaphore, &'a Refusals),
     ) -> Self {
@@ -108,7 +108,7 @@ impl<'a> McpRequest<'a> {
         let id = request_id.to_str().unwrap_or_default();
         let method = http_method(&parts.method);
         let mut context = RequestContext::new(id, client, method, counted);
-        context.event.slug = Some(named(agent));
+        context.event.slug = Some(named(&agent));
         let headers = McpHeaders::read(&parts.headers);
         Self {
             context,

@@ -1,9 +1,11 @@
 //! Identifiers: the UUIDs of what the gateway stores, slugs, and the URIs of resources.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use iri_string::types::{IriStr, UriStr};
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 use uri_template::iri::{encode_non_ascii, is_bidi_formatting};
 use uuid::Uuid;
@@ -108,6 +110,17 @@ impl Slug {
     /// If the text does not match the pattern or is reserved.
     pub fn parse_agent(text: &str) -> Result<Self, SlugError> {
         if RESERVED.contains(&text) { Err(SlugError::Reserved) } else { Self::parse(text) }
+    }
+
+    /// The agent id in a segment of a path: percent-encoded it is the same (RFC 3986, section 6.2.2.2), as it is for the
+    /// parameters of the administration API. What is no agent id stays as it is. The rest of a path is not decoded, so
+    /// that the rule of a proxy for `/admin` holds.
+    pub fn decode_agent(segment: &str) -> Cow<'_, str> {
+        if !segment.contains('%') {
+            return segment.into();
+        }
+        let decoded = percent_decode_str(segment).decode_utf8().ok();
+        decoded.filter(|agent| Self::parse_agent(agent).is_ok()).unwrap_or(segment.into())
     }
 
     /// Whether a text matches the pattern of slugs.

@@ -18,6 +18,7 @@ use crate::http::request_trace::Answered;
 use crate::mcp::reply;
 use crate::mcp::request::McpRequest;
 use crate::model::fault::{Fault, Outcome};
+use crate::model::ids::Slug;
 use crate::server::compression::compress;
 use crate::server::routes::mcp_agent;
 use crate::telemetry::span;
@@ -130,8 +131,8 @@ pub(super) struct McpCall<'a> {
 impl<'a> McpCall<'a> {
     pub(super) fn new(arrival: Arrival<'a>, body: Incoming) -> Self {
         let Arrival { surfaces, parts, id, client, .. } = arrival;
-        let agent = mcp_agent(parts.uri.path()).unwrap_or_default();
-        span::record_agent(agent);
+        let agent = Slug::decode_agent(mcp_agent(parts.uri.path()).unwrap_or_default());
+        span::record_agent(&agent);
         let shared = (&*surfaces.permits, &surfaces.refusals);
         Self { request: McpRequest::new((agent, parts, id), client, shared), body }
     }
@@ -173,7 +174,7 @@ impl<'a> McpCall<'a> {
         if let Some(end) = self.request.context.key_expires {
             announce_expiry(end, headers);
         }
-        let protected = || Protected::endpoint_or_gateway(self.request.agent);
+        let protected = || Protected::endpoint_or_gateway(&self.request.agent);
         arrival.surfaces.challenge(protected, &arrival.parts.headers, headers);
     }
 

@@ -359,3 +359,25 @@ async fn accept_header_must_allow_json() {
     }
     assert_eq!(exact(&replica.http.send("POST", "/a/mcp", &[key], PING).await), unsupported);
 }
+
+#[tokio::test]
+async fn percent_encoded_agent_id_is_the_agent() {
+    let (_database, replica) = gateway().await;
+    let key = replica.acme("a-1").await;
+    let headers = [("x-agent-api-key", key.as_str()), ("content-type", "application/json")];
+    for path in ["/a-1/mcp", "/%61-1/mcp", "/%61%2d%31/mcp/"] {
+        let answer = replica.http.send("POST", path, &headers, PING).await;
+        assert_eq!((answer.status.as_u16(), &answer.json()["result"]), (200, &json!({})), "{path}");
+    }
+    for path in ["/agents/a-1", "/agents/%61%2D1"] {
+        assert_eq!(replica.admin("GET", path, None).await.json()["id"], "a-1", "{path}");
+    }
+    // The rest of a path is compared as it is, so that the rule of a proxy for it cannot be circumvented.
+    for path in ["/a-1/%6dcp", "/%61dmin/v1/agents", "/%68ealthz"] {
+        assert_eq!(send(&replica, "GET", path, &[]).await, not_found(), "{path}");
+    }
+    // Decoded once, and only to what can be an agent id.
+    for path in ["/%2561-1/mcp", "/a%2d1%00/mcp", "/%41-1/mcp", "/%ff/mcp"] {
+        assert_eq!(replica.http.send("POST", path, &headers, PING).await.status, 403, "{path}");
+    }
+}

@@ -27,9 +27,11 @@ async fn every_possible_agent_has_a_metadata_document() {
         let resource = format!("https://mcp.example.com/{agent}/mcp");
         assert_eq!(shown, document(&issuer, &resource, json!(["mcp"])), "{agent}");
     }
+    let encoded = exact(&fixture.replica.http.get(&format!("{ROOT}/%61/mcp")).await);
+    assert_eq!(encoded, document(&issuer, "https://mcp.example.com/a/mcp", json!(["mcp"])));
     let root = exact(&fixture.replica.http.get(ROOT).await);
     assert_eq!(root, document(&issuer, "https://mcp.example.com", json!(["registry", "audit"])));
-    for path in ["/A/mcp", "/admin/mcp", "/a", "/a/mcp/x", "x"] {
+    for path in ["/A/mcp", "/admin/mcp", "/a", "/a/mcp/x", "x", "/a%2Fmcp", "/a/%6dcp"] {
         let refused = exact(&fixture.replica.http.get(&format!("{ROOT}{path}")).await);
         assert_eq!(
             (&refused["status"], &refused["body"]["code"]),
