@@ -170,6 +170,10 @@ impl Form for Prompt {
         if input.name.is_some_and(|own| own != name.as_str()) {
             return Err(Fault::invalid_params("name differs from the one in the path"));
         }
+        // Clients remove such segments from a URL, percent-encoded too: none could read or delete the prompt.
+        if matches!(name.as_str(), "." | "..") {
+            return Err(Fault::invalid_params("name: a URL cannot contain `.` or `..`"));
+        }
         let definition = PromptDefinition {
             title: input.title.map(Name::into),
             description: input.description.map(Description::into),

@@ -129,10 +129,18 @@ impl DefinitionKind {
     }
 
     /// The path of a definition.
-    fn path(&self, Addressed { agent, id }: &Addressed) -> String {
+    ///
+    /// # Errors
+    /// If the key would be a segment that clients remove from a URL, percent-encoded too (URL standard, section 4.4): the
+    /// call would be about something else.
+    fn path(&self, Addressed { agent, id }: &Addressed) -> Result<String, Failure> {
         match self.parameter {
-            Some(parameter) => format!("{}?{parameter}={}", self.list_path(agent), encoded(id)),
-            None => format!("{}/{}", self.list_path(agent), encoded(id)),
+            Some(parameter) => Ok(format!("{}?{parameter}={}", self.list_path(agent), encoded(id))),
+            None if matches!(id.as_str(), "." | "..") => Err(Failure::Usage(format!(
+                "`{id}` is not the name of a {}: a URL cannot contain it",
+                self.noun
+            ))),
+            None => Ok(format!("{}/{}", self.list_path(agent), encoded(id))),
         }
     }
 
@@ -148,18 +156,18 @@ impl<F: DefinitionFlags> DefinitionCommand<F> {
         let objects = || kind.objects(sources, output);
         match self {
             Self::List { agent } => objects()?.list(&kind.list_path(&agent)),
-            Self::Get(it) => objects()?.get(kind.path(&it)),
+            Self::Get(it) => objects()?.get(kind.path(&it)?),
             Self::Create { it, flags, body } => {
                 // A definition that exists is not replaced.
                 let condition = Some(("if-none-match", "*".to_owned()));
-                let call = Request::new(Method::PUT, kind.path(&it)).json(&flags.over(body)?)?;
+                let call = Request::new(Method::PUT, kind.path(&it)?).json(&flags.over(body)?)?;
                 objects()?.write("created", &it.id, &Request { condition, ..call })
             }
             Self::Update { it, flags, body } => {
                 let changed = flags.over(body)?;
-                objects()?.replace(kind.path(&it), &it.id, |members| members.replace_with(&changed))
+                objects()?.replace(kind.path(&it)?, &it.id, |members| members.replace_with(&changed))
             }
-            Self::Delete(it) => objects()?.write("deleted", &it.id, &Request::delete(kind.path(&it))),
+            Self::Delete(it) => objects()?.write("deleted", &it.id, &Request::delete(kind.path(&it)?)),
         }
     }
 }

@@ -86,6 +86,11 @@ async fn manifest_with_one_error_names_it_and_changes_nothing() {
         ),
         ("prompts", r#"{"messages":[]}"#.to_owned(), "prompts[0]: name is missing".to_owned()),
         ("prompts", good_prompt.replace("\"p\"", "\"\""), "prompts[0]: name must have 1 to 512 bytes".to_owned()),
+        (
+            "prompts",
+            good_prompt.replace("\"p\"", "\"..\""),
+            "prompts[0] (..): name: a URL cannot contain `.` or `..`".to_owned(),
+        ),
         ("prompts", prompt.to_owned(), format!("prompts[0] (p): messages[0]: {undeclared}")),
         ("prompts", twice(&good_prompt), "prompts: duplicate p".to_owned()),
     ] {

@@ -116,6 +116,8 @@ pub(super) const DEFINITIONS: &[Case] = &[
     ("prompt create --agent a ask -f - --title Ask", PROMPT, 0, "created prompt ask\n", ""),
     ("prompt list --agent a", "", 0, "NAME TITLE DESCRIPTION LABELS\nask Ask\n", ""),
     ("prompt update --agent a ask --description 'Asks about a topic'", "", 0, "updated prompt ask\n", ""),
+    ("prompt get --agent a .", "", 2, "", "`.` is not the name of a prompt: a URL cannot contain it\n"),
+    ("prompt delete --agent a ..", "", 2, "", "`..` is not the name of a prompt: a URL cannot contain it\n"),
 ];
 
 pub(super) const DELETED_DEFINITIONS: &[Case] = &[
