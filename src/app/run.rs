@@ -15,8 +15,8 @@ use crate::model::sources::Sources;
 use crate::server::listeners::Listeners;
 use crate::store::StoreOptions;
 
-/// Runs a gateway until a signal stops the process, also during the start. With `demo`, registers the demo agent, does
-/// not drain, and also stops at `SIGHUP`, since its terminal is closed.
+/// Runs a gateway until a signal stops the process, also during the start. With `demo`, registers the demo agent, and also
+/// stops at `SIGHUP`, since its terminal is closed.
 ///
 /// # Errors
 /// As [`start`](super::start), and if the embedded database or the demo agent fails.
@@ -52,7 +52,7 @@ pub async fn run(mut settings: Settings, demo: Option<Demo>, mut reloader: Reloa
                 command = signals.next().await;
             }
             service_manager::stopping();
-            if command == Command::Terminate && !is_demo {
+            if command == Command::Terminate {
                 drain(&settings, &running, &mut signals).await;
             }
             signals.exit_at_interrupt();

@@ -132,14 +132,17 @@ async fn terminated_gateway_finishes_requests_in_flight() {
 #[tokio::test]
 async fn drain_ends_after_its_seconds() {
     const DRAIN: Duration = Duration::from_secs(1);
-    let site = Site::new().set("WAGGLE_SERVER__DRAIN_SECONDS", DRAIN.as_secs());
-    let gateway = site.serve().await;
-    let signalled = Instant::now();
-    gateway.terminate();
-    closed(&site).await;
-    assert!(signalled.elapsed() >= DRAIN, "{:?}", signalled.elapsed());
-    // Without a second signal.
-    assert_eq!(gateway.ended().await.code(), Some(0));
+    for (subcommand, output, started) in [("serve", "stderr", "serving"), ("demo", "stdout", "tools/call")] {
+        let site = Site::new().set("WAGGLE_SERVER__DRAIN_SECONDS", DRAIN.as_secs());
+        let gateway = site.start(subcommand).await;
+        eventually("it has started", async || site.printed(output).contains(started)).await;
+        let signalled = Instant::now();
+        gateway.terminate();
+        closed(&site).await;
+        assert!(signalled.elapsed() >= DRAIN, "{subcommand} {:?}", signalled.elapsed());
+        // Without a second signal.
+        assert_eq!(gateway.ended().await.code(), Some(0));
+    }
 }
 
 #[tokio::test]
