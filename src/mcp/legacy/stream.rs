@@ -191,7 +191,6 @@ impl StreamEncoder for SessionEncoder {
         expires_at: Option<OffsetDateTime>,
         out: &mut Vec<u8>,
     ) -> Result<(), Obstacle> {
-        self.position.labels = subscription.labels().digest();
         let payer = Payer::Tenant(self.session.tenant);
         let session = self.sessions.current(payer, self.session.uid).await.map_err(|_| Obstacle::Unknown)?;
         let session = session.ok_or(Obstacle::End(StreamEnd::Session))?;
@@ -202,7 +201,9 @@ impl StreamEncoder for SessionEncoder {
             let before = std::mem::replace(&mut self.session, session);
             self.adjust(subscription).await.inspect_err(|_| self.session = before)?;
         }
-        // Messages to log carry it too: other labels or interests may have left older changes unsent.
+        // Both at once: other labels or interests may have left older changes unsent. A message to log that ends the
+        // stream before this point carries the labels of what was sent, with which no stream of others resumes.
+        self.position.labels = subscription.labels().digest();
         self.position.watermark = subscription.watermark();
         self.log_expiry(expires_at, out);
         Ok(())
