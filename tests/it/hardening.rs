@@ -4,6 +4,7 @@ mod bad_key_flood;
 mod connections;
 mod deadlines;
 mod http2;
+mod manifest_permits;
 mod metrics;
 mod native_histograms;
 mod tls;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt;
 use http::StatusCode;
 use serde_json::json;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use waggle::model::sources::FailPoint;
 
 use crate::support::app::{Builder, Replica};
@@ -293,4 +295,44 @@ async fn terminated_connections_are_unused_after_the_next_sweep() {
     let before = sweeps().await;
     eventually("a sweep that began later succeeds", async || sweeps().await >= before + 2.0).await;
     assert_eq!(futures_util::future::join_all((0..12).map(open)).await, [StatusCode::OK; 12]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sweep_goes_on_when_its_caller_hangs_up() {
+    let (database, faults) = (database().await, FaultScript::new());
+    let proxy = Proxy::before(&database.options).await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_DATABASE__SWEEP_MS", 60_000)
+        .fault_injector(faults.clone())
+        .store(|store| store.listen = proxy.options.clone())
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "read").await;
+    assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("read"));
+    // Without notifications, an answer from memory waits for a sweep.
+    proxy.fail(Fault::Refused);
+    let lost = async || replica.http.get("/readyz").await.text().contains("listen_lost");
+    eventually("the feed is unproven", lost).await;
+    let connections = async || replica.metric("waggle_connections{listener=\"main\"}").await;
+    let sweeps = async || replica.metric("waggle_feed_sweeps_total{outcome=\"ok\"}").await;
+    let (open, swept) = (connections().await, sweeps().await);
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"}).to_string();
+    let request = format!(
+        "POST /a/mcp HTTP/1.1\r\nHost: localhost\r\nX-Agent-API-Key: {key}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let held = faults.hold(FailPoint::Sweep);
+    let mut client = TcpStream::connect(replica.running.address).await.unwrap();
+    client.write_all(request.as_bytes()).await.unwrap();
+    let begun = held
+        .meanwhile(async {
+            drop(client);
+            eventually("the connection is closed", async || connections().await == open).await;
+            faults.arrivals(FailPoint::Sweep)
+        })
+        .await;
+    eventually("the sweep succeeds", async || sweeps().await > swept).await;
+    assert_eq!(faults.arrivals(FailPoint::Sweep), begun, "it is the one that was begun");
 }
