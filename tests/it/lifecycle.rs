@@ -1,12 +1,14 @@
 //! The gateway as a process: start, readiness, shutdown, and its operator key.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -247,6 +249,35 @@ async fn operator_key_is_created_once_privately_and_never_logged() {
     assert!(site.printed("stderr").contains("listen connection established"), "something is logged");
     assert_eq!(files_with(site.folder.root.path(), &key), ["operator.key"]);
     assert_eq!(files_with(site.folder.root.path(), &owner), [""; 0]);
+}
+
+#[tokio::test]
+async fn operator_key_is_printed_on_a_terminal_at_the_first_start_only() {
+    let site = Site::new();
+    let mut printed = Vec::new();
+    for _ in 0..2 {
+        let OpenptyResult { master, slave } = openpty(None, None).unwrap();
+        let mut gateway = site.command("serve").stderr(Stdio::from(slave)).spawn().unwrap();
+        // Read at once, since a full terminal delays what is logged. It fails when the process has ended.
+        let reading = spawn_blocking(move || {
+            let mut bytes = Vec::new();
+            let _ = File::from(master).read_to_end(&mut bytes);
+            String::from_utf8(bytes).unwrap()
+        });
+        ready_again(&site).await;
+        kill(Pid::from_raw(gateway.id().unwrap().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        assert_eq!(gateway.wait().await.unwrap().code(), Some(0));
+        printed.push(reading.await.unwrap());
+    }
+    let (file, key) = (site.operator_file(), site.operator());
+    let line = format!("operator key (shown once, kept in {}): {key}\r\n", file.display());
+    assert_eq!(
+        (printed[0].matches(&line).count(), printed[0].matches(&key).count()),
+        (1, 1),
+        "{}",
+        printed[0]
+    );
+    assert!(printed[1].contains("serving") && !printed[1].contains(&key), "{}", printed[1]);
 }
 
 /// The names of the files below a folder that contain a text.
