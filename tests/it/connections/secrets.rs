@@ -97,6 +97,7 @@ async fn secrets_are_written_and_rekeyed_concurrently() {
         for (old, new) in (1..6).zip(2..) {
             keys.write(&[new, old]);
             assert_eq!(rekey(&replica).await["status"], 200);
+            // The interval at which keys are replaced.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -147,6 +148,7 @@ async fn rekey_disturbs_neither_reads_nor_writes_nor_hooks() {
             // A write that read the file before may use any older one.
             keys.write(&(1..=newest).rev().collect::<Vec<_>>());
             assert_eq!(rekey(writer).await["status"], 200);
+            // The interval at which keys are replaced.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         let gone_on = |count: &AtomicUsize, least| count.load(Ordering::Relaxed) > least;

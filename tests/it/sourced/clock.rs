@@ -50,6 +50,7 @@ async fn page_that_always_differs_is_one_revision_a_poll() {
     site.replica.has_streams(0).await;
     let ended = async || {
         let before = revision().await;
+        // Not for a condition: no revision is made during this time.
         tokio::time::sleep(Duration::from_secs(3)).await;
         revision().await == before
     };

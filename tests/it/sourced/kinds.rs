@@ -216,7 +216,7 @@ async fn change_of_each_kind_is_notified_in_time_and_read_on_another_replica() {
         assert_eq!(second.http.text("notes", &key, &uri).await.unwrap().trim_end(), "0", "{kind}");
         let mut times = Vec::new();
         for round in 1..=3 {
-            // A content has one revision a second.
+            // Not for a condition: a content has one revision a second.
             tokio::time::sleep(Duration::from_millis(1_200)).await;
             let began = Instant::now();
             sources.change(kind, &round.to_string()).await;

@@ -103,6 +103,7 @@ async fn lease_is_not_taken_while_a_write_depends_on_it() {
     assert!(write.has_lease(&lease).await.unwrap());
     // Extending it does not wait.
     assert_eq!(kept(&store, one, &[api], short).await[0].lease, lease);
+    // Not for a condition: the lease expires during this time, and nothing shows it while the write depends on it.
     tokio::time::sleep(short * 2).await;
     assert_eq!(kept(&store, two, &[api], LONG).await, []);
     write.finish().0.roll_back().await.unwrap();
@@ -148,6 +149,7 @@ async fn one_replica_polls_what_streams_of_all_are_subscribed_to() {
 
     // Each content is fetched once in `pollMs`, however many replicas have streams for it.
     site.upstream.asked();
+    // Not for a condition: the fetches of this time are counted.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let asked = site.upstream.count();
     assert!((7..=13).contains(&asked), "{asked} in 5 s");
@@ -172,6 +174,7 @@ async fn one_replica_polls_what_streams_of_all_are_subscribed_to() {
     eventually("the lease is given back", async || holder(&database).await.is_none()).await;
     assert_eq!(database.number("select count(*) from watching").await, 0);
     site.upstream.asked();
+    // Not for a condition: nothing is fetched during this time.
     tokio::time::sleep(QUIET).await;
     assert_eq!(site.upstream.count(), 0);
 }

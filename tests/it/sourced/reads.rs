@@ -192,6 +192,7 @@ async fn missing_content_is_remembered_for_a_second() {
         assert_eq!(site.upstream.count(), 1);
     }
     site.upstream.answer("a", text("now"));
+    // Not for a condition: what is missing is remembered for a second.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(site.text("test://a").await, "now");
 }

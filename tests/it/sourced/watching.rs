@@ -78,6 +78,7 @@ async fn change_of_a_file_is_an_update_within_a_second() {
     let mut stream = listen(replica, "notes", key, json!(1), filter).await;
     assert_eq!(stream.next_summary().await, "notifications/subscriptions/acknowledged");
     stream.expect_events(&["updated test://a"]).await;
+    // Not for a condition: a content has one revision a second.
     tokio::time::sleep(QUIET).await;
     let began = Instant::now();
     site.write("a.md", "two");
@@ -100,6 +101,7 @@ async fn fast_changes_of_a_file_are_one_revision_a_second() {
     let changing = async {
         for number in 0.. {
             site.write("a.md", &number.to_string());
+            // The interval of the changes.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
