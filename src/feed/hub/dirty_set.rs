@@ -14,6 +14,9 @@ use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject};
 use crate::model::trace::SpanContext;
 
+/// The first revision of a scope. A stream marked dirty from it on has to notify of everything.
+pub(super) const FIRST: Revision = Revision(1);
+
 /// Maximum number of writes that one event links to: the first ones that made its subject dirty.
 const MAX_LINKS: usize = 8;
 
@@ -167,7 +170,7 @@ impl DirtySet {
             interest.since = Revision(0);
         }
         drop(state);
-        self.mark_all(Revision(1));
+        self.mark_all(FIRST);
     }
 
     /// Requests that the stream checks whether it may continue.

@@ -16,4 +16,4 @@ mod topic;
 mod write_spans;
 
 pub use dirty_set::Cause;
-pub use subscription::{ChangeEvent, Subscription};
+pub use subscription::{ChangeEvent, Subscription, UNKNOWN_WATERMARK};

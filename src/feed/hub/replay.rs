@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::dirty_set::DirtySet;
+use super::dirty_set::{DirtySet, FIRST};
 use super::effects::{Affected, Effects, SubscribedUris, TemplateEffects};
 use super::streams::MAX_CHANGES;
 use super::topic::Topic;
@@ -25,7 +25,7 @@ impl Feed {
     ) -> Result<bool, StoreError> {
         if until.0 < 0 {
             // The topic is restarting on another timeline of the database.
-            subscriber.mark_unknown(interests.iter().map(|interest| &interest.subject), Revision(1));
+            subscriber.mark_unknown(interests.iter().map(|interest| &interest.subject), FIRST);
             return Ok(false);
         }
         let since = interests.iter().map(|interest| interest.since).min();

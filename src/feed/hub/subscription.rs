@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use super::dirty_set::{Cause, DirtySet};
+use super::dirty_set::{Cause, DirtySet, FIRST};
 use super::topic::Topic;
 use crate::feed::service::Feed;
 use crate::model::fault::Fault;
@@ -11,6 +11,9 @@ use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
 use crate::model::sources::FailPoint;
 use crate::model::subject::{Interest, Subject};
+
+/// The watermark of a stream that has to notify of everything, also of what did not change.
+pub const UNKNOWN_WATERMARK: Revision = Revision(-1);
 
 /// A subscription to an agent's changes. Dropping it removes it from the hub.
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub struct Subscription {
 pub struct ChangeEvent {
     /// The subject that changed.
     pub subject: Subject,
-    /// Once this event is sent, no change at or below this revision is unsent.
+    /// Once this event is sent, no change at or below this revision is unsent; [`UNKNOWN_WATERMARK`] while everything is.
     pub watermark: Revision,
     /// The writes that changed it, if their traces are exported.
     pub cause: Option<Cause>,
@@ -100,7 +103,7 @@ impl Subscription {
 
     /// Marks every interest dirty, including what was already sent.
     pub fn mark_all_dirty(&self) {
-        self.subscriber.mark_all(Revision(1));
+        self.subscriber.mark_all(FIRST);
     }
 
     /// Waits until there is an event to send or a recheck is requested. For one task at a time.
@@ -127,7 +130,7 @@ impl Subscription {
         Some(ChangeEvent { subject, watermark: watermark(seen, unsent), cause })
     }
 
-    /// The highest revision at or below which no change is unsent.
+    /// The highest revision at or below which no change is unsent; [`UNKNOWN_WATERMARK`] while everything is.
     pub fn watermark(&self) -> Revision {
         let seen = self.topic.seen();
         watermark(seen, self.subscriber.oldest())
@@ -135,6 +138,9 @@ impl Subscription {
 }
 
 fn watermark(seen: Revision, unsent: Option<Revision>) -> Revision {
-    // Negative while the topic is starting, when nothing is known.
-    unsent.map_or(seen, |unsent| Revision(unsent.0 - 1)).min(seen).max(Revision(0))
+    match unsent {
+        Some(FIRST) => UNKNOWN_WATERMARK,
+        // Negative while the topic is starting, when nothing is known.
+        unsent => unsent.map_or(seen, |unsent| Revision(unsent.0 - 1)).min(seen).max(Revision(0)),
+    }
 }

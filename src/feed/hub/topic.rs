@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::dirty_set::{DirtySet, Recipients};
+use super::dirty_set::{DirtySet, FIRST, Recipients};
 use super::effects::{Affected, Effects, SubscribedUris, TemplateEffects};
 use super::write_spans::WriteSpans;
 use crate::cache::WantedRevision;
@@ -176,7 +176,7 @@ impl Topic {
         let mut index = self.index.lock();
         subscriber.set_labels(labels);
         index.additions += 1;
-        subscriber.mark_all(Revision(1));
+        subscriber.mark_all(FIRST);
     }
 
     /// Changes when a URI gets its first stream, or the first one of a caller with other labels.

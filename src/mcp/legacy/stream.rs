@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use super::event_id::{EventIds, Position};
-use crate::feed::hub::{ChangeEvent, Subscription};
+use crate::feed::hub::{ChangeEvent, Subscription, UNKNOWN_WATERMARK};
 use crate::mcp::event_stream::{Obstacle, StreamEncoder};
 use crate::mcp::notification::{self, END};
 use crate::mcp::sse;
@@ -50,7 +50,12 @@ impl Start {
             return if same { Self::First } else { Self::Unknown };
         };
         // A stream that the session does not know was opened before the database was set back in a way that does not show.
-        let resumes = |position: &Position| position.stream < session.epoch && position.labels == labels;
+        // Without a watermark everything has to be notified, not only what changed.
+        let resumes = |position: &Position| {
+            position.stream < session.epoch
+                && position.labels == labels
+                && position.watermark != UNKNOWN_WATERMARK
+        };
         let known = ids.open(id).filter(resumes);
         known.map_or(Self::Unknown, |position| Self::Resumed(position.watermark))
     }

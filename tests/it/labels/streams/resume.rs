@@ -1,9 +1,15 @@
 //! Resumed streams of callers with labels: what is replayed depends on the labels now, and on those when an event was sent.
 
+use std::time::Duration;
+
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::{EVERYTHING, Site};
+use crate::support::app::Builder;
+use crate::support::cluster::database;
 use crate::support::events::Session;
+use crate::support::faults::FaultScript;
 use crate::support::wait::eventually;
 
 #[tokio::test]
@@ -138,4 +144,48 @@ async fn rotated_key_resumes_by_its_own_labels() {
     site.put("x:hidden", "4", &["s"]).await;
     site.put("x:open", "2", &[]).await;
     resumed.expect_events(&["updated x:open"]).await;
+}
+
+#[tokio::test]
+async fn message_to_log_after_a_change_of_labels_loses_no_notification() {
+    for code in ["key_expires", "superseded"] {
+        let (database, silent) = (database().await, FaultScript::new());
+        silent.lose_notifications(100);
+        let writer = Builder::new(&database).fault_injector(silent).start().await;
+        // Learns of all changes of the writer at once, by a sweep.
+        let streams = Builder::new(&database).set("WAGGLE_DATABASE__SWEEP_MS", 5_000).start().await;
+        let site = Site { writer, streams, faults: FaultScript::new(), database };
+        site.writer.tenant("acme").await;
+        site.writer.agent("acme", "a").await;
+        site.put("x:open", "1", &[]).await;
+        site.put("x:hidden", "1", &["s"]).await;
+        let key = site.key(&["s"]).await;
+        let session = Session::open(&site.streams, "a", &key.secret, "2025-06-18").await;
+        session.done(&site.streams, "logging/setLevel", json!({"level": "info"})).await;
+        for uri in ["x:open", "x:hidden"] {
+            session.subscribe(&site.streams, uri).await;
+        }
+        let mut stream = session.stream(&site.streams, None).await;
+        site.put("x:open", "2", &[]).await;
+        assert_eq!(stream.next_summary().await, "updated x:open");
+        site.relabel(&key, &[]).await;
+        let newer = if code == "superseded" {
+            Some(session.stream(&site.writer, None).await)
+        } else {
+            site.change("POST", &format!("/keys/{}/rotate", key.id), Some(json!({"graceSeconds": 3600})))
+                .await;
+            None
+        };
+        let logged = stream.next().await.unwrap();
+        assert_eq!(logged.summary(), format!("log {code}"));
+        drop((stream, newer));
+        let mut resumed = session.stream(&site.writer, logged.id.as_deref()).await;
+        let mut notified = resumed.drain(Duration::from_secs(1)).await;
+        notified.retain(|summary| !summary.starts_with("log "));
+        assert_eq!(
+            notified,
+            ["resources", "prompts", "tools", "updated x:hidden", "updated x:open"],
+            "{code}"
+        );
+    }
 }
