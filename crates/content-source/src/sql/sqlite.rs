@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
@@ -35,13 +36,72 @@ const CHECK_INTERVAL: i32 = 1000;
 /// The smallest limit of values: the schema is read with it, too.
 const MIN_VALUE_BYTES: u64 = 1024 * 1024;
 
-/// No temporary files, and 256 MiB for all statements of the process together.
+/// No temporary files, and 256 MiB for all statements of the process together: SQLite counts what it allocates for the process
+/// alone, not for a connection or a statement.
 const SETUP: &str = "pragma hard_heap_limit = 268435456; pragma temp_store = memory; pragma mmap_size = 0; \
     pragma query_only = on; pragma trusted_schema = off; pragma cell_size_check = on;";
 
 pub(super) struct Sqlite {
     path: PathBuf,
     environment: Arc<Environment>,
+}
+
+/// The statements of the process, which share its memory limit.
+static STATEMENTS: Statements = Statements(Mutex::new(Counts { running: 0, begun: 0 }));
+
+/// Counts statements, to tell which one had all memory for itself.
+struct Statements(Mutex<Counts>);
+
+struct Counts {
+    running: usize,
+    begun: u64,
+}
+
+/// A statement that runs, until dropped.
+struct Running<'s> {
+    statements: &'s Statements,
+    /// Whether no other ran when it began.
+    began_alone: bool,
+    /// How many had begun then, itself included.
+    number: u64,
+}
+
+impl Statements {
+    fn begin(&self) -> Running<'_> {
+        let mut counts = self.0.lock();
+        counts.running += 1;
+        counts.begun += 1;
+        Running { statements: self, began_alone: counts.running == 1, number: counts.begun }
+    }
+}
+
+impl Running<'_> {
+    /// Whether no other statement has run since it began.
+    fn is_alone(&self) -> bool {
+        self.began_alone && self.statements.0.lock().begun == self.number
+    }
+
+    /// What an error of the statement means.
+    fn failure(&self, error: &rusqlite::Error) -> FetchError {
+        match error.sqlite_error_code() {
+            // Others may use most of the memory.
+            Some(ErrorCode::OutOfMemory) if !self.is_alone() => FetchError::Busy,
+            Some(ErrorCode::OperationInterrupted) => FetchError::Timeout,
+            Some(ErrorCode::TooBig | ErrorCode::OutOfMemory) => FetchError::TooLarge,
+            Some(ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly) => FetchError::NotAllowed,
+            Some(ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => FetchError::Denied,
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => FetchError::BadContent,
+            // Those of statements have no code of their own.
+            Some(ErrorCode::Unknown | ErrorCode::TypeMismatch) | None => FetchError::Rejected,
+            Some(_) => FetchError::Status { retry_after: None },
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.statements.0.lock().running -= 1;
+    }
 }
 
 /// What a statement is run with.
@@ -68,7 +128,8 @@ impl Sqlite {
         let query = format!("select * from {} limit {}", statement.sub_query('?'), rows.limit());
         let parameters = statement.parameters().iter().map(|name| parameters.get(name).cloned()).collect();
         let run = Run { query, parameters, format };
-        let content = self.with_connection(bytes, move |connection| run.run(connection, rows)).await?;
+        let run = move |connection: &Connection, running: &Running<'_>| run.run(connection, running, rows);
+        let content = self.with_connection(bytes, run).await?;
         // How much it is, is not known before.
         if let Some(pace) = pace {
             pace.take(content.bytes.len()).await;
@@ -79,15 +140,17 @@ impl Sqlite {
     /// Whether the database accepts a statement.
     pub(super) async fn check(&self, statement: &Statement, format: Format) -> Result<(), FetchError> {
         let query = format!("select * from {}", statement.sub_query('?'));
-        let checked = self.with_connection(0, move |connection| {
+        let checked = self.with_connection(0, move |connection, running| {
             Ok(match connection.prepare(&query) {
                 Ok(prepared) if format == Format::Blob && prepared.column_count() != 1 => {
                     Err(FetchError::BadContent)
                 }
                 Ok(_) => Ok(()),
                 // Found out by the first statement: the file is opened without reading it.
-                Err(error) if failure(&error) == FetchError::BadContent => Err(FetchError::Unreachable),
-                Err(error) => Err(failure(&error)),
+                Err(error) => Err(match running.failure(&error) {
+                    FetchError::BadContent => FetchError::Unreachable,
+                    failure => failure,
+                }),
             })
         });
         // Nothing of the statement is known without the file.
@@ -97,7 +160,7 @@ impl Sqlite {
     async fn with_connection<T: Send + 'static>(
         &self,
         bytes: u64,
-        work: impl FnOnce(&Connection) -> Result<T, FetchError> + Send + 'static,
+        work: impl FnOnce(&Connection, &Running<'_>) -> Result<T, FetchError> + Send + 'static,
     ) -> Result<T, FetchError> {
         let (path, environment) = (self.path.clone(), Arc::clone(&self.environment));
         let cancel = CancelOnDrop::default();
@@ -107,13 +170,15 @@ impl Sqlite {
             if !std::fs::metadata(&path).is_ok_and(|found| found.is_file()) {
                 return Err(FetchError::NotFound);
             }
-            work(&open(&path, bytes, is_cancelled)?)
+            let running = STATEMENTS.begin();
+            let connection = open(&path, bytes, is_cancelled).map_err(|error| running.failure(&error))?;
+            work(&connection, &running)
         })
         .await
     }
 }
 
-fn open(path: &std::path::Path, bytes: u64, is_cancelled: Arc<AtomicBool>) -> Result<Connection, FetchError> {
+fn open(path: &std::path::Path, bytes: u64, is_cancelled: Arc<AtomicBool>) -> rusqlite::Result<Connection> {
     // The path has no symbolic links; one that is made from now on is not followed.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -121,23 +186,20 @@ fn open(path: &std::path::Path, bytes: u64, is_cancelled: Arc<AtomicBool>) -> Re
         | OpenFlags::SQLITE_OPEN_EXRESCODE;
     let deadline = Instant::now() + STATEMENT_TIMEOUT;
     let is_over = move || is_cancelled.load(Ordering::Relaxed) || Instant::now() > deadline;
-    let set_up = || -> rusqlite::Result<Connection> {
-        let connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(BUSY_TIMEOUT)?;
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
-        connection.execute_batch(SETUP)?;
-        let bytes = i32::try_from(bytes.max(MIN_VALUE_BYTES)).unwrap_or(i32::MAX);
-        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, bytes)?;
-        connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
-        connection.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
-        connection.set_limit(Limit::SQLITE_LIMIT_EXPR_DEPTH, 200)?;
-        // The time of matching is exponential in the wildcards, and not interrupted.
-        connection.set_limit(Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 128)?;
-        connection.progress_handler(CHECK_INTERVAL, Some(is_over))?;
-        connection.authorizer(Some(authorize))?;
-        Ok(connection)
-    };
-    set_up().map_err(|error| failure(&error))
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.execute_batch(SETUP)?;
+    let bytes = i32::try_from(bytes.max(MIN_VALUE_BYTES)).unwrap_or(i32::MAX);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, bytes)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_EXPR_DEPTH, 200)?;
+    // The time of matching is exponential in the wildcards, and not interrupted.
+    connection.set_limit(Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 128)?;
+    connection.progress_handler(CHECK_INTERVAL, Some(is_over))?;
+    connection.authorizer(Some(authorize))?;
+    Ok(connection)
 }
 
 /// Reads, and calls functions that have no effect.
@@ -152,22 +214,14 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
     }
 }
 
-fn failure(error: &rusqlite::Error) -> FetchError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::OperationInterrupted) => FetchError::Timeout,
-        Some(ErrorCode::TooBig | ErrorCode::OutOfMemory) => FetchError::TooLarge,
-        Some(ErrorCode::AuthorizationForStatementDenied | ErrorCode::ReadOnly) => FetchError::NotAllowed,
-        Some(ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => FetchError::Denied,
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => FetchError::BadContent,
-        // Those of statements have no code of their own.
-        Some(ErrorCode::Unknown | ErrorCode::TypeMismatch) | None => FetchError::Rejected,
-        Some(_) => FetchError::Status { retry_after: None },
-    }
-}
-
 impl Run {
-    fn run(self, connection: &Connection, mut rows: Rows) -> Result<Content, FetchError> {
-        let fail = |error: rusqlite::Error| failure(&error);
+    fn run(
+        self,
+        connection: &Connection,
+        running: &Running<'_>,
+        mut rows: Rows,
+    ) -> Result<Content, FetchError> {
+        let fail = |error: rusqlite::Error| running.failure(&error);
         let mut statement = connection.prepare(&self.query).map_err(fail)?;
         let columns: Vec<Column> = statement.columns().iter().map(Column::new).collect();
         if self.format == Format::Blob && columns.len() != 1 {
@@ -261,4 +315,31 @@ fn json(value: ValueRef<'_>, column: &Column) -> Result<String, FetchError> {
             if is_json { text.into_owned() } else { serde_json::Value::from(text).to_string() }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use rusqlite::ffi;
+
+    use super::{Counts, Statements};
+    use crate::error::FetchError;
+
+    #[test]
+    fn memory_that_others_use_is_not_the_size_of_a_statement() {
+        let statements = Statements(Mutex::new(Counts { running: 0, begun: 0 }));
+        let fails_with =
+            |code| rusqlite::Error::SqliteFailure(ffi::Error::new(code), Some("out of memory".into()));
+        let (memory, size) = (fails_with(ffi::SQLITE_NOMEM), fails_with(ffi::SQLITE_TOOBIG));
+        let first = statements.begin();
+        assert_eq!(first.failure(&memory), FetchError::TooLarge);
+        let second = statements.begin();
+        assert_eq!([&first, &second].map(|of| of.failure(&memory)), [FetchError::Busy; 2]);
+        assert_eq!([&first, &second].map(|of| of.failure(&size)), [FetchError::TooLarge; 2]);
+        // The first had less memory meanwhile.
+        drop(second);
+        assert_eq!(first.failure(&memory), FetchError::Busy);
+        drop(first);
+        assert_eq!(statements.begin().failure(&memory), FetchError::TooLarge);
+    }
 }
