@@ -68,7 +68,13 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
 
     /// Removes the item whose turn it is; its payer's next turn comes after those of all others.
     pub(super) fn pop(&mut self) -> Option<T> {
-        let payer = self.turns.pop_front()?;
+        self.pop_of(|_| true).map(|(_, item)| item)
+    }
+
+    /// As [`pop`](Self::pop), of the payers that `may_be_served`; the others keep their turns.
+    pub(super) fn pop_of(&mut self, may_be_served: impl Fn(K) -> bool) -> Option<(K, T)> {
+        let turn = self.turns.iter().position(|payer| may_be_served(*payer))?;
+        let payer = self.turns.remove(turn)?;
         let queue = self.queues.get_mut(&payer)?;
         let (_, item) = queue.pop_front()?;
         if queue.is_empty() {
@@ -77,7 +83,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
             self.turns.push_back(payer);
         }
         self.len -= 1;
-        Some(item)
+        Some((payer, item))
     }
 
     /// Removes a payer's item with this number, if it still waits.

@@ -1,6 +1,8 @@
 //! A semaphore that shares permits fairly between payers: each has a queue of its own, and the queues are served in
 //! turn.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +19,21 @@ pub struct FairSemaphore<K: Copy + Eq + Hash>(Mutex<State<K>>);
 #[derive(Debug)]
 struct State<K: Copy + Eq + Hash> {
     free: usize,
+    /// The maximum number of permits of a payer.
+    most_each: usize,
+    /// How many permits each payer holds.
+    held: HashMap<K, usize>,
     waiting: FairQueue<K, oneshot::Sender<FairPermit<K>>>,
 }
 
 /// A permit, released when dropped.
 #[derive(Debug)]
-pub struct FairPermit<K: Copy + Eq + Hash>(Option<Arc<FairSemaphore<K>>>);
+pub struct FairPermit<K: Copy + Eq + Hash>(Option<(Arc<FairSemaphore<K>>, K)>);
 
 impl<K: Copy + Eq + Hash> Drop for FairPermit<K> {
     fn drop(&mut self) {
-        if let Some(semaphore) = self.0.take() {
-            semaphore.release();
+        if let Some((semaphore, payer)) = self.0.take() {
+            semaphore.release(payer);
         }
     }
 }
@@ -45,10 +51,45 @@ impl<K: Copy + Eq + Hash> Drop for InQueue<'_, K> {
     }
 }
 
+impl<K: Copy + Eq + Hash> State<K> {
+    /// Counts one more permit of a payer, unless it holds as many as it may.
+    fn try_hold(&mut self, payer: K) -> bool {
+        let held = self.held.entry(payer).or_default();
+        let is_admitted = *held < self.most_each;
+        *held += usize::from(is_admitted);
+        is_admitted
+    }
+
+    /// Takes a permit of a payer, and counts it for the next waiter, if there is one that may hold more.
+    fn hand_on(&mut self, from: K) -> Option<(K, oneshot::Sender<FairPermit<K>>)> {
+        if let Entry::Occupied(mut held) = self.held.entry(from) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+        let Self { held, most_each, .. } = self;
+        let may_hold = |payer| held.get(&payer).is_none_or(|held| held < most_each);
+        let next = self.waiting.pop_of(may_hold);
+        match next {
+            Some((payer, _)) => *self.held.entry(payer).or_default() += 1,
+            None => self.free += 1,
+        }
+        next
+    }
+}
+
 impl<K: Copy + Eq + Hash> FairSemaphore<K> {
     /// A semaphore of `permits`, for which at most `most_waiting` callers wait.
     pub fn new(permits: usize, most_waiting: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { free: permits, waiting: FairQueue::new(most_waiting) })))
+        Self::with_share(permits, permits, most_waiting)
+    }
+
+    /// As [`new`](Self::new), where a payer holds at most `most_each` permits: those that are left are free for others, however
+    /// long it holds its own.
+    pub fn with_share(permits: usize, most_each: usize, most_waiting: usize) -> Arc<Self> {
+        let waiting = FairQueue::new(most_waiting);
+        Arc::new(Self(Mutex::new(State { free: permits, most_each, held: HashMap::new(), waiting })))
     }
 
     /// The number of free permits.
@@ -68,10 +109,10 @@ impl<K: Copy + Eq + Hash> FairSemaphore<K> {
         // A displaced sender is dropped, which wakes its waiter, after the lock is released.
         let Queued { number, displaced } = {
             let mut state = self.0.lock();
-            // While a permit is free, no caller waits.
-            if state.free > 0 {
+            // While a permit is free, only payers wait that hold as many as they may.
+            if state.free > 0 && state.try_hold(payer) {
                 state.free -= 1;
-                return Some(FairPermit(Some(Arc::clone(self))));
+                return Some(FairPermit(Some((Arc::clone(self), payer))));
             }
             state.waiting.push(payer, ready).ok()?
         };
@@ -80,21 +121,17 @@ impl<K: Copy + Eq + Hash> FairSemaphore<K> {
         tokio::time::timeout(wait, receiver).await.ok()?.ok()
     }
 
-    /// Hands a permit on to the next waiter.
-    fn release(self: &Arc<Self>) {
+    /// Hands a permit of a payer on to the next waiter.
+    fn release(self: &Arc<Self>, mut payer: K) {
         loop {
-            let next = {
-                let mut state = self.0.lock();
-                let next = state.waiting.pop();
-                state.free += usize::from(next.is_none());
-                next
-            };
-            let Some(ready) = next else { return };
-            match ready.send(FairPermit(Some(Arc::clone(self)))) {
+            let next = self.0.lock().hand_on(payer);
+            let Some((next, ready)) = next else { return };
+            match ready.send(FairPermit(Some((Arc::clone(self), next)))) {
                 Ok(()) => return,
                 // The waiter was just cancelled: the permit is granted to the next one, and not through its own drop.
                 Err(mut permit) => permit.0 = None,
             }
+            payer = next;
         }
     }
 }
@@ -146,6 +183,23 @@ mod tests {
         }
         assert_eq!(*served.lock(), "abcabaaa");
         assert_eq!((semaphore.waiting(), semaphore.free()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn payer_with_its_share_leaves_permits_to_others() {
+        let semaphore = FairSemaphore::with_share(4, 2, 100);
+        let first = semaphore.acquire('a', LONG).await;
+        let _second = semaphore.acquire('a', LONG).await;
+        let served = Arc::new(Mutex::new(String::new()));
+        let third = wait_for_turn(&semaphore, 'a', &served).await;
+        assert_eq!((semaphore.waiting(), semaphore.free()), (1, 2));
+        // Another payer does not wait behind it, and what that releases does not become the first one's.
+        drop(semaphore.acquire('b', Duration::ZERO).await.unwrap());
+        assert_eq!((semaphore.waiting(), semaphore.free()), (1, 2));
+        drop(first);
+        assert!(third.await.unwrap());
+        assert_eq!((semaphore.waiting(), semaphore.free()), (0, 3));
+        assert!(semaphore.acquire('a', Duration::ZERO).await.is_some());
     }
 
     #[tokio::test]

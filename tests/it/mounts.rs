@@ -5,6 +5,7 @@ mod changes;
 mod files;
 mod hooks;
 mod kinds;
+mod refused;
 mod search;
 mod takeover;
 

@@ -74,7 +74,7 @@ struct Listed {
 pub(super) enum ScanEnd {
     /// The files are recorded as they were found.
     Done(Arc<Connection>),
-    /// The source failed.
+    /// The source failed, or may not be used.
     Failed,
     /// Only a part was scanned, and everything has to be.
     Incomplete,
@@ -117,12 +117,14 @@ impl Scan {
         if known.tree_id != mount.tree {
             return Ok(ScanEnd::Gone);
         }
+        let known_at = Listed { revision: scanned_at, count: view.listed(&known), is_whole: was_listed };
         let scanned = match admitted {
             Ok((connection, pace)) => {
                 let from = (&*connection, pace.as_ref());
                 let found = timeout(SCAN_TIMEOUT, self.found(&known, from, extent, requested)).await;
                 found.unwrap_or(Err(FetchError::Timeout)).map(|found| (connection, found))
             }
+            Err(FetchError::NotAllowed) => return self.unlist(&view, &known, known_at, last).await,
             Err(error) => Err(error),
         };
         let (connection, (found, is_complete)) = match scanned {
@@ -133,7 +135,7 @@ impl Scan {
                 return Ok(ScanEnd::Failed);
             }
         };
-        let count = view.listed(&known);
+        let count = known_at.count;
         let is_all = *extent == ScanExtent::All;
         let (of, part) = (Arc::clone(&known), extent.clone());
         let changed = tokio::task::spawn_blocking(move || changed(&view, &of, &part, found)).await;
@@ -145,7 +147,6 @@ impl Scan {
         if !is_all && (!is_complete || after > catalog.limits.mount_entries) {
             return Ok(ScanEnd::Incomplete);
         }
-        let known_at = Listed { revision: scanned_at, count, is_whole: was_listed };
         let Some(scanned_at) = self.write(&known, known_at, changed, last).await? else {
             return Ok(ScanEnd::Gone);
         };
@@ -157,6 +158,23 @@ impl Scan {
             self.record(state, after, why).await?;
         }
         Ok(ScanEnd::Done(connection))
+    }
+
+    /// Lists nothing: the connection is disabled, or the tenant may no longer use it. Reads of the files are refused, so their
+    /// names are no longer answered either.
+    async fn unlist(
+        &self,
+        view: &View,
+        mount: &Mount,
+        listed: Listed,
+        last: &mut Last,
+    ) -> Result<ScanEnd, Fault> {
+        let gone = view.entries(mount).map(|(suffix, _)| Difference::Vanished(suffix.to_string()));
+        if self.write(mount, listed, gone.collect(), last).await?.is_none() {
+            return Ok(ScanEnd::Gone);
+        }
+        self.record(MountState::Failed, 0, Some(FetchError::NotAllowed.as_str())).await?;
+        Ok(ScanEnd::Failed)
     }
 
     /// The files that the source lists, at most as many as a mount may list: the first in the order of their URIs. And

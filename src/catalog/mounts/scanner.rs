@@ -37,15 +37,19 @@ const MAX_MOUNTS: i64 = 10_000;
 const MAX_OF_TENANT: i64 = MAX_MOUNTS / 4;
 /// The maximum number of concurrent scans, which are admitted in turn between tenants.
 const MAX_SCANS: usize = 4;
+/// The maximum number of concurrent scans of a tenant: one with slow sources leaves the others to other tenants.
+const MAX_SCANS_OF_TENANT: usize = MAX_SCANS / 2;
 /// The maximum number of scans that wait for another to end, and how long each waits.
 const MAX_WAITING: usize = 10_000;
 const WAITS_FOR_SCAN: Duration = Duration::from_mins(10);
 /// How often a tree of files is scanned besides notifications.
-const OF_FILES: Duration = Duration::from_mins(1);
+const FILE_SCAN_INTERVAL: Duration = Duration::from_mins(1);
 /// How soon a scan is repeated that the database made fail, and notifications are opened again.
-const RETRY: Duration = Duration::from_secs(2);
+const RETRY_DELAY: Duration = Duration::from_secs(2);
 /// How soon a scan is repeated that the source made fail.
-const SOURCE_RETRY: Backoff = Backoff::new(RETRY, Duration::from_mins(1));
+const SOURCE_RETRY: Backoff = Backoff::new(RETRY_DELAY, Duration::from_mins(1));
+/// How often it is looked whether the connection changed.
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a scan waits for notifications to begin.
 const OPENED_WITHIN: Duration = Duration::from_secs(5);
 /// The shortest time between two scans of a mount.
@@ -70,7 +74,7 @@ struct Following {
 impl MountScanner {
     /// Scans nothing yet.
     pub fn new(catalog: Arc<Catalog>, leases: Arc<Leases>) -> Self {
-        let scans = FairSemaphore::new(MAX_SCANS, MAX_WAITING);
+        let scans = FairSemaphore::with_share(MAX_SCANS, MAX_SCANS_OF_TENANT, MAX_WAITING);
         Self { catalog, leases, scans, followed: HashMap::new() }
     }
 
@@ -178,6 +182,8 @@ impl Followed {
                 continue;
             };
             let requested = if is_all { self.take_request() } else { None };
+            // Before the scan: a change during it is noticed after it.
+            let known = self.known_connection();
             let began = Instant::now();
             let ended = self.scan.run(&extent, requested, &mut last).await;
             let over = Instant::now();
@@ -197,13 +203,13 @@ impl Followed {
                 Ok(ScanEnd::Incomplete) => next = ScanExtent::All,
                 Ok(ScanEnd::Failed) => {
                     full = Instant::now() + SOURCE_RETRY.delay(failures);
-                    (self.seen, failures) = (None, failures.saturating_add(1));
+                    (self.seen, failures) = (known, failures.saturating_add(1));
                 }
                 // Whether it is, is looked up: another write may have been faster.
-                Ok(ScanEnd::Gone) => full = Instant::now() + RETRY,
+                Ok(ScanEnd::Gone) => full = Instant::now() + RETRY_DELAY,
                 Err(fault) => {
                     tracing::debug!(%fault, "mount not scanned");
-                    full = Instant::now() + RETRY;
+                    full = Instant::now() + RETRY_DELAY;
                 }
             }
             if next.is_empty() {
@@ -244,7 +250,7 @@ impl Followed {
 
     /// Waits for notifications, requests, another state of the connection, or the next scan of everything.
     async fn wait(&mut self, full: Instant, mount: Option<&Mount>) -> ScanExtent {
-        let mut ticks = interval(RETRY);
+        let mut ticks = interval(CONNECTION_CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let hint = async {
@@ -259,7 +265,7 @@ impl Followed {
                     // Notifications that ended are opened again, which begins with everything.
                     let Some(hint) = hint else {
                         self.hints = None;
-                        sleep(RETRY).await;
+                        sleep(RETRY_DELAY).await;
                         return ScanExtent::All;
                     };
                     let mut extent = ScanExtent::nothing();
@@ -298,15 +304,18 @@ impl Followed {
 
     /// Whether the connection changed since it was scanned.
     fn is_changed(&self) -> bool {
-        let known = self.scan.catalog.fetcher.connections().in_memory(self.scan.mount.connection);
         let seen = self.seen.as_ref().map(|seen| seen.revision);
-        seen.is_some_and(|seen| known.is_none_or(|known| known.revision != seen))
+        seen.is_some_and(|seen| self.known_connection().is_none_or(|known| known.revision != seen))
+    }
+
+    fn known_connection(&self) -> Option<Arc<Connection>> {
+        self.scan.catalog.fetcher.connections().in_memory(self.scan.mount.connection)
     }
 }
 
 /// How often everything of a kind is scanned that is polled so often.
 fn interval_of(kind: Kind, poll: Duration) -> Duration {
-    if kind == Kind::File { OF_FILES } else { poll }
+    if kind == Kind::File { FILE_SCAN_INTERVAL } else { poll }
 }
 
 #[cfg(test)]

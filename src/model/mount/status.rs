@@ -13,7 +13,7 @@ pub enum MountState {
     Ready,
     /// A part of it is listed: it has more files than a mount may list, or its last scan failed and it is listed as before.
     Degraded,
-    /// It has never been scanned.
+    /// Nothing of it is listed: it has never been scanned, or the tenant may not use its connection.
     Failed,
 }
 
