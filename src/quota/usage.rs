@@ -226,7 +226,8 @@ impl Counters {
         self.counts.entry(key).or_default().add(usage);
     }
 
-    /// Persists the counts; those that cannot be written are kept.
+    /// Persists the counts; those that cannot be written are kept. A write whose answer is lost may have been committed and is
+    /// repeated, so that what it counted may be counted twice: once for each lost answer, what was counted since the write before.
     pub(super) async fn persist(&self, store: &Store) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
@@ -237,7 +238,8 @@ impl Counters {
             let taken: Vec<_> = keys.iter().filter_map(|key| self.counts.remove(key)).collect();
             let rows: Vec<_> = taken.iter().filter_map(|(key, usage)| row(*key, *usage)).collect();
             if let Err(error) = store.add_usage(&rows).await {
-                tracing::warn!(%error, rows = rows.len(), "usage not persisted; retried later");
+                let may_count_twice = error.may_have_committed();
+                tracing::warn!(%error, rows = rows.len(), may_count_twice, "usage not persisted; retried later");
                 for (key, usage) in &taken {
                     self.counts.entry(*key).or_default().add(usage);
                 }
