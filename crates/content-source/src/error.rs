@@ -39,6 +39,17 @@ pub enum FetchError {
 }
 
 impl FetchError {
+    /// What a status of HTTP means that has no content. One of the client's concerns what it asked for; those of the server,
+    /// and those that ask the client to come back later, concern the source.
+    pub(crate) const fn of_status(status: u16, retry_after: Option<u32>) -> Self {
+        match status {
+            404 | 410 => Self::NotFound,
+            401 | 403 => Self::Denied,
+            408 | 425 | 429 | 500.. => Self::Status { retry_after },
+            _ => Self::Rejected,
+        }
+    }
+
     /// The stable name.
     pub const fn as_str(self) -> &'static str {
         match self {

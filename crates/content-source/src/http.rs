@@ -198,17 +198,12 @@ fn refuse_failure(answer: &Response) -> Result<(), FetchError> {
         // Only a part, which was not asked for.
         StatusCode::PARTIAL_CONTENT => Err(FetchError::BadContent),
         status if status.is_success() => Ok(()),
-        StatusCode::NOT_FOUND | StatusCode::GONE => Err(FetchError::NotFound),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(FetchError::Denied),
-        status if status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429) => {
-            Err(FetchError::Status { retry_after: retry_after(answer.headers()) })
-        }
-        _ => Err(FetchError::Rejected),
+        status => Err(FetchError::of_status(status.as_u16(), retry_after(answer.headers()))),
     }
 }
 
 /// The seconds of `Retry-After`. A date counts from that of the answer: the clocks may differ.
-fn retry_after(headers: &HeaderMap) -> Option<u32> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<u32> {
     if let Ok(seconds) = text(headers, &RETRY_AFTER)?.parse() {
         return Some(seconds);
     }

@@ -165,8 +165,7 @@ impl S3 {
     ) -> Result<Option<(Content, Option<Validator>)>, FetchError> {
         let key = Key::parse(key).map_err(|_| FetchError::NotFound)?;
         let tag = known.and_then(|known| String::from_utf8(known.0.clone()).ok());
-        // An error may be longer than the object could be.
-        let extensions = Receive::extensions(bytes.max(LIST_BYTES), pace);
+        let extensions = Receive::extensions(bytes, pace);
         let options = GetOptions { if_none_match: tag, extensions, ..GetOptions::default() };
         let found = match self.store.get_opts(&key, options).await {
             Err(object_store::Error::NotModified { .. }) => return Ok(None),
@@ -356,17 +355,13 @@ fn modified(object: &ObjectMeta) -> Option<OffsetDateTime> {
 
 /// What an error of the store means.
 fn failure(error: &object_store::Error) -> FetchError {
-    use object_store::Error;
-    match error {
-        Error::NotFound { .. } => return FetchError::NotFound,
-        Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => return FetchError::Denied,
-        Error::InvalidPath { .. } => return FetchError::BadContent,
-        _ => {}
+    if let object_store::Error::InvalidPath { .. } = error {
+        return FetchError::BadContent;
     }
     let mut kind = None;
     let mut cause = error.source();
     while let Some(found) = cause {
-        // By the resolver.
+        // By the resolver, or of a status.
         if let Some(found) = found.downcast_ref::<FetchError>() {
             return *found;
         }

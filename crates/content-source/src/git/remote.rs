@@ -363,11 +363,8 @@ impl Remote {
 /// What an error of a fetch means.
 fn failure(error: &gix::Error) -> FetchError {
     let status = error.iter_errors().find_map(|error| error.downcast_ref::<reqwest::Error>()?.status());
-    match status.map(|status| status.as_u16()) {
-        Some(404 | 410) => return FetchError::NotFound,
-        Some(401 | 403) => return FetchError::Denied,
-        Some(400..) => return FetchError::Status { retry_after: None },
-        _ => {}
+    if let Some(status) = status.map(|status| status.as_u16()).filter(|status| *status >= 400) {
+        return FetchError::of_status(status, None);
     }
     if error.is_unauthenticated() || error.is_permission_denied() {
         FetchError::Denied

@@ -1,4 +1,5 @@
-//! What is received from an object store: within a limit for each answer, lists and errors included, and at a pace.
+//! What is received from an object store: within a limit for each answer, lists included, and at a pace. Of an error its status
+//! is received.
 
 use std::fmt;
 use std::future::Future;
@@ -11,12 +12,13 @@ use http_body::{Body, Frame};
 use object_store::client::{
     HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
 };
-use reqwest::Client;
+use reqwest::{Client, StatusCode};
 
 use crate::error::FetchError;
+use crate::http::retry_after;
 use crate::pace::{Pace, Pause};
 
-/// The maximum number of bytes of a page of a list, and of any answer that is not an object.
+/// The maximum number of bytes of a page of a list.
 pub(super) const LIST_BYTES: u64 = 16 << 20;
 
 /// The bounds of the answer to a request, among its extensions.
@@ -56,6 +58,10 @@ impl HttpService for Bounded {
         let Receive { bytes, pace } = receive.unwrap_or(Receive { bytes: LIST_BYTES, pace: None });
         Box::pin(async move {
             let (parts, body) = self.0.call(request).await?.into_parts();
+            if !parts.status.is_success() && parts.status != StatusCode::NOT_MODIFIED {
+                let failed = FetchError::of_status(parts.status.as_u16(), retry_after(&parts.headers));
+                return Err(HttpError::new(HttpErrorKind::Unknown, failed));
+            }
             let body = BoundedBody { body, left: bytes, pace, pause: Pause::default() };
             Ok(HttpResponse::from_parts(parts, HttpResponseBody::new(body)))
         })

@@ -12,6 +12,7 @@ use s3s::service::S3ServiceBuilder;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
@@ -24,7 +25,7 @@ const BOUNDS: Bounds<'_> = Bounds { bytes: 64 * 1024, entries: 10, since: None, 
 struct Server {
     folder: tempfile::TempDir,
     port: u16,
-    task: tokio::task::JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl Drop for Server {
@@ -198,16 +199,13 @@ async fn received_bytes_take_their_time() {
     }
 }
 
-#[tokio::test]
-async fn endless_lists_and_errors_are_not_collected() {
+/// A bucket whose server answers each request with this status and an endless body.
+async fn flooded(status: &'static str) -> (S3, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let status = Arc::new(std::sync::Mutex::new("200 OK"));
-    let answered = Arc::clone(&status);
     let task = tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let status = *answered.lock().unwrap();
             tokio::spawn(async move {
                 stream.read_u8().await.ok();
                 let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\n\r\n");
@@ -221,10 +219,38 @@ async fn endless_lists_and_errors_are_not_collected() {
         "endpoint": format!("http://127.0.0.1:{port}"), "bucket": "bucket", "pathStyle": true,
         "allowNetworks": ["127.0.0.0/8"],
     });
-    let source = connect(&settings, &json!({})).unwrap();
+    (connect(&settings, &json!({})).unwrap(), task)
+}
+
+#[tokio::test]
+async fn status_says_whether_the_key_or_the_server_is_at_fault() {
+    let failed = |retry_after| FetchError::Status { retry_after };
+    for (status, expected) in [
+        ("301 Moved Permanently", FetchError::Rejected),
+        ("400 Bad Request", FetchError::Rejected),
+        ("405 Method Not Allowed", FetchError::Rejected),
+        ("409 Conflict", FetchError::Rejected),
+        ("414 URI Too Long", FetchError::Rejected),
+        ("401 Unauthorized", FetchError::Denied),
+        ("403 Forbidden", FetchError::Denied),
+        ("404 Not Found", FetchError::NotFound),
+        ("408 Request Timeout", failed(None)),
+        ("429 Too Many Requests\r\nretry-after: 7", failed(Some(7))),
+        ("500 Internal Server Error", failed(None)),
+        ("503 Slow Down", failed(None)),
+    ] {
+        let (source, task) = flooded(status).await;
+        assert_eq!(fetch(&source, "read.md", None).await, Err(expected), "{status}");
+        assert_eq!(fetch(&source, "", None).await, Err(expected), "{status}");
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn endless_lists_and_errors_are_not_collected() {
     let tree = Tree { path: path(""), reference: None };
     for answer in ["200 OK", "500 Internal Server Error", "404 Not Found"] {
-        *status.lock().unwrap() = answer;
+        let (source, task) = flooded(answer).await;
         let ended = async {
             let listed: Vec<_> = source.scan(&tree, &|_| true, None, None).collect().await;
             (
@@ -238,8 +264,8 @@ async fn endless_lists_and_errors_are_not_collected() {
         if answer == "200 OK" {
             assert_eq!((directory, &listed[0]), (Err(FetchError::TooLarge), &Err(FetchError::TooLarge)));
         }
+        task.abort();
     }
-    task.abort();
 }
 
 #[tokio::test]
