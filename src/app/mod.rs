@@ -46,6 +46,7 @@ pub use embedded::database;
 pub use error::AppError;
 pub use error_codes::error_codes;
 pub use files::FileProblem;
+pub(crate) use probe::readiness_reasons;
 pub use reload::Reloader;
 pub use run::run;
 pub use running::Running;

@@ -33,7 +33,10 @@ pub async fn run(mut settings: Settings, demo: Option<Demo>, mut reloader: Reloa
     let listeners = Listeners::open(&settings, &sources).await.map_err(AppError::from);
     let (database, embedded) = tokio::select! {
         database = database(&settings) => database?,
-        () = signals.stop() => return Ok(()),
+        () = signals.stop() => {
+            tracing::info!("stopped");
+            return Ok(());
+        }
     };
     let is_embedded = embedded.is_some();
     let running = tokio::select! {

@@ -69,10 +69,12 @@ async fn ask(url: &str, local: bool) -> Result<(), Failure> {
         Failure::NotReady(format!("not ready: {url}: {reason}"))
     };
     let client = app::client(url, DEADLINE, local).no_proxy().build().map_err(not_ready)?;
-    let status = client.get(url).send().await.map_err(not_ready)?.status();
+    let mut response = client.get(url).send().await.map_err(not_ready)?;
+    let status = response.status();
     if status.is_success() {
-        Ok(())
-    } else {
-        Err(Failure::NotReady(format!("not ready: {url} answered {status}")))
+        return Ok(());
     }
+    let reasons = app::readiness_reasons(&mut response).await;
+    let separator = if reasons.is_empty() { "" } else { ": " };
+    Err(Failure::NotReady(format!("not ready: {url} answered {status}{separator}{reasons}")))
 }

@@ -65,7 +65,9 @@ pub fn status(fault: &Fault) -> StatusCode {
             StatusCode::UNSUPPORTED_MEDIA_TYPE
         }
         Fault::RateLimited { .. } | Fault::QuotaExceeded { .. } => StatusCode::TOO_MANY_REQUESTS,
-        Fault::Unavailable { .. } | Fault::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Fault::Unavailable { .. } | Fault::Starting | Fault::StorageUnavailable => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Fault::SourceTimeout => StatusCode::GATEWAY_TIMEOUT,
         Fault::SourceFailed(_) => StatusCode::BAD_GATEWAY,
         Fault::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,

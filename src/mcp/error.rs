@@ -152,7 +152,7 @@ fn classify(fault: &Fault, codes: EraCodes) -> (StatusCode, i32) {
         }
         Fault::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, code::RATE_LIMITED),
         Fault::QuotaExceeded { .. } => (StatusCode::TOO_MANY_REQUESTS, code::QUOTA_EXCEEDED),
-        Fault::Unavailable { .. } | Fault::StorageUnavailable => {
+        Fault::Unavailable { .. } | Fault::Starting | Fault::StorageUnavailable => {
             (StatusCode::SERVICE_UNAVAILABLE, code::UNAVAILABLE)
         }
         Fault::SourceTimeout | Fault::SourceFailed(_) => (StatusCode::OK, code::SOURCE),

@@ -132,6 +132,9 @@ pub enum Fault {
         /// Time until a retry can succeed.
         retry_after: Duration,
     },
+    /// The gateway is not built yet.
+    #[error("the gateway is starting; try again")]
+    Starting,
     /// The database is unavailable, and the answer is not in memory.
     #[error("the database cannot be reached; try again")]
     StorageUnavailable,
@@ -253,7 +256,7 @@ impl Fault {
             }
             Self::RateLimited { .. } => Outcome::RateLimited,
             Self::QuotaExceeded { .. } => Outcome::QuotaExceeded,
-            Self::Unavailable { .. } => Outcome::Unavailable,
+            Self::Unavailable { .. } | Self::Starting => Outcome::Unavailable,
             Self::StorageUnavailable => Outcome::StorageUnavailable,
             Self::SourceTimeout => Outcome::SourceTimeout,
             Self::SourceFailed(_) => Outcome::SourceFailed,
@@ -272,7 +275,7 @@ impl Fault {
             Self::Unavailable { retry_after }
             | Self::RateLimited { retry_after, .. }
             | Self::QuotaExceeded { retry_after, .. } => Some(*retry_after),
-            Self::StorageUnavailable => Some(Duration::from_secs(1)),
+            Self::Starting | Self::StorageUnavailable => Some(Duration::from_secs(1)),
             _ => None,
         }
     }

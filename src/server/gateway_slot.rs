@@ -136,9 +136,9 @@ impl GatewaySlot {
             }
             Target::Mcp => {
                 let read = self.read_for_id(body).await;
-                reply::unready(&Fault::BUSY, &parts.headers, &read)
+                reply::unready(&Fault::Starting, &parts.headers, &read)
             }
-            Target::Admin | Target::Document(_) => problem(&Fault::BUSY, id),
+            Target::Admin | Target::Document(_) => problem(&Fault::Starting, id),
         }
     }
 

@@ -216,6 +216,14 @@ async fn gateway_waiting_for_its_database_terminates_at_once() {
         let mut child = site.command(subcommand).stderr(Stdio::piped()).spawn().unwrap();
         let mut printed = BufReader::new(child.stderr.take().unwrap()).lines();
         while !printed.next_line().await.unwrap().unwrap().contains("database unreachable") {}
+        if subcommand == "serve" {
+            let starting = "the gateway is starting; try again";
+            let metrics = site.http.get("/metrics").await.json();
+            assert_eq!((&metrics["code"], &metrics["detail"]), (&json!("unavailable"), &json!(starting)));
+            let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+            let refused = site.http.send("POST", "/a/mcp", &[], &ping).await.json();
+            assert_eq!(refused["error"]["message"], starting);
+        }
         let signalled = Instant::now();
         kill(Pid::from_raw(child.id().unwrap().try_into().unwrap()), Signal::SIGTERM).unwrap();
         // A process that does not handle the signal is terminated by it, without an exit code; in a container it ignores
@@ -312,8 +320,12 @@ async fn health_exit_code_reflects_readiness() {
     let database: Vec<_> = children(postmaster).into_iter().chain([postmaster]).collect();
     send(&database, Signal::SIGSTOP);
     eventually("it notices", async || !site.is_ready().await).await;
-    let unready = format!("not ready: http://{}/readyz answered 503 Service Unavailable\n", site.address);
-    assert_eq!(health(&site).await, (Some(1), String::new(), unready));
+    let unready = format!("not ready: http://{}/readyz answered 503 Service Unavailable: ", site.address);
+    let (code, _, error) = health(&site).await;
+    assert!(
+        code == Some(1) && error.starts_with(&unready) && error.contains("database_unreachable"),
+        "{error}"
+    );
     send(&database, Signal::SIGCONT);
     ready_again(&site).await;
     assert_eq!(health(&site).await, ready);

@@ -62,6 +62,7 @@ fn every_fault_has_the_documented_answer() {
             Fault::Unavailable { retry_after: second },
             r#"503 -31017 the gateway is overloaded or shutting down; try again {"code":"unavailable"}"#,
         ),
+        (Fault::Starting, r#"503 -31017 the gateway is starting; try again {"code":"unavailable"}"#),
         (
             Fault::StorageUnavailable,
             r#"503 -31017 the database cannot be reached; try again {"code":"storage_unavailable"}"#,
