@@ -18,6 +18,7 @@ use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::signature::Signer;
 use crate::model::sources::{RandomError, Sources};
 use crate::store::{Store, StoreError};
+use crate::telemetry::RepeatedWork;
 
 /// Interval of checks whether a checkpoint is due.
 const POLL: Duration = Duration::from_secs(10);
@@ -111,11 +112,16 @@ impl CheckpointWriter {
     /// Writes a checkpoint whenever one is due, until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) {
         let mut tick = tokio::time::interval(POLL);
+        let writing = RepeatedWork::default();
         while stop.run_until_cancelled(tick.tick()).await.is_some() {
-            match stop.run_until_cancelled(self.write_if_due()).await {
-                Some(Ok(Some(name))) => tracing::info!(name, "audit checkpoint written"),
-                Some(Err(error)) => tracing::warn!(%error, "writing an audit checkpoint failed"),
-                Some(Ok(None)) | None => {}
+            let Some(written) = stop.run_until_cancelled(self.write_if_due()).await else { break };
+            // Also if another replica writes them.
+            if matches!(written, Ok(None)) {
+                continue;
+            }
+            writing.record("writing an audit checkpoint", &written);
+            if let Ok(Some(name)) = written {
+                tracing::info!(name, "audit checkpoint written");
             }
         }
     }

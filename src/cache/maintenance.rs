@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::model::sources::Sources;
 use crate::store::{Store, StoreError};
+use crate::telemetry::RepeatedWork;
 
 /// The timeout of one step of a purge or of pruning.
 const STEP: Duration = Duration::from_secs(30);
@@ -23,12 +24,15 @@ pub struct StoreMaintenance {
     store: Store,
     sources: Sources,
     retain_changes: Duration,
+    purging: RepeatedWork,
+    pruning: RepeatedWork,
 }
 
 impl StoreMaintenance {
     /// Creates the task; changes are retained for `retain_changes`.
     pub fn new(store: Store, sources: Sources, retain_changes: Duration) -> Self {
-        Self { store, sources, retain_changes }
+        let (purging, pruning) = <(RepeatedWork, RepeatedWork)>::default();
+        Self { store, sources, retain_changes, purging, pruning }
     }
 
     /// Runs until `stop`.
@@ -46,13 +50,10 @@ impl StoreMaintenance {
     pub async fn purge(&self, stop: &CancellationToken) {
         let before = self.sources.clock.now() - PURGE_AFTER;
         while !stop.is_cancelled() {
-            match in_time(self.store.purge(before)).await {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "purge failed; retried later");
-                    break;
-                }
+            let purged = in_time(self.store.purge(before)).await;
+            self.purging.record("purge", &purged);
+            if !matches!(purged, Ok(true)) {
+                break;
             }
         }
     }
@@ -60,13 +61,10 @@ impl StoreMaintenance {
     /// Removes the changes older than their retention, unless another replica does.
     pub async fn prune_changes(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            match in_time(self.store.prune(self.retain_changes)).await {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "pruning changes failed; retried later");
-                    break;
-                }
+            let pruned = in_time(self.store.prune(self.retain_changes)).await;
+            self.pruning.record("pruning changes", &pruned);
+            if !matches!(pruned, Ok(true)) {
+                break;
             }
         }
     }

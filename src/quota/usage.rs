@@ -19,6 +19,7 @@ use crate::model::ids::{AgentId, TenantId, uuid_of_digest};
 use crate::model::limits::{LimitScope, Usage, UsageInterval, UsageRow, UseLimits};
 use crate::model::sources::Sources;
 use crate::store::Store;
+use crate::telemetry::RepeatedWork;
 
 /// The interval at which unused shares of quotas are returned.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
@@ -50,6 +51,7 @@ pub struct UsageBook {
     options: UsageOptions,
     counters: Counters,
     quotas: Arc<Quotas>,
+    pruning: RepeatedWork,
 }
 
 /// The agent and tenant whose quotas a request counts against.
@@ -70,7 +72,14 @@ impl UsageBook {
     /// Creates the service without counts.
     pub fn new(store: Store, sources: Sources, options: UsageOptions) -> Self {
         let quotas = Arc::new(Quotas::new(store.clone(), options.stale, options.metered_tenants));
-        Self { store, sources, options, counters: Counters::default(), quotas }
+        Self {
+            store,
+            sources,
+            options,
+            counters: Counters::default(),
+            quotas,
+            pruning: RepeatedWork::default(),
+        }
     }
 
     /// The quotas that a request counts against.
@@ -187,9 +196,8 @@ impl UsageBook {
         }
         let now = self.sources.clock.now();
         let quotas = now.date().saturating_sub(time::Duration::days(70));
-        if let Err(error) = self.store.delete_usage_before(now - self.options.retain, quotas).await {
-            tracing::warn!(%error, "old usage not pruned; retried later");
-        }
+        let pruned = self.store.delete_usage_before(now - self.options.retain, quotas).await;
+        self.pruning.record("pruning usage", &pruned);
     }
 }
 
@@ -211,6 +219,7 @@ pub(super) struct Counters {
     /// The hour, counted from 1970.
     counts: DashMap<(AgentId, i64, &'static str), Usage, RandomState>,
     lost: AtomicU64,
+    persisting: RepeatedWork,
 }
 
 impl Counters {
@@ -237,9 +246,9 @@ impl Counters {
         for keys in keys.chunks(BATCH) {
             let taken: Vec<_> = keys.iter().filter_map(|key| self.counts.remove(key)).collect();
             let rows: Vec<_> = taken.iter().filter_map(|(key, usage)| row(*key, *usage)).collect();
-            if let Err(error) = store.add_usage(&rows).await {
-                let may_count_twice = error.may_have_committed();
-                tracing::warn!(%error, rows = rows.len(), may_count_twice, "usage not persisted; retried later");
+            let persisted = store.add_usage(&rows).await;
+            self.persisting.record("persisting usage", &persisted);
+            if persisted.is_err() {
                 for (key, usage) in &taken {
                     self.counts.entry(*key).or_default().add(usage);
                 }

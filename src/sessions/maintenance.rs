@@ -49,13 +49,11 @@ impl Sessions {
     /// Ends the sessions past the idle timeout, unless another replica does. Their streams end too.
     pub async fn expire(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            match self.expire_some().await {
+            let expired = self.expire_some().await;
+            self.expiry.record("ending idle sessions", &expired);
+            match expired {
                 Ok(ended) if i64::try_from(ended).is_ok_and(|ended| ended >= MAX_ENDED) => {}
-                Ok(_) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "idle sessions not ended; retried later");
-                    break;
-                }
+                _ => break,
             }
         }
     }
@@ -96,17 +94,14 @@ impl Sessions {
                 streams: self.open_streams.get(*session) > 0,
             };
             let rows: Vec<_> = batch.iter().zip(&times).map(row).collect();
-            match self.store.record_session_uses(&rows).await {
-                Ok(()) => {
-                    for ((_, used), written) in batch.iter().zip(times) {
-                        used.persisted(written);
-                    }
+            let recorded = self.store.record_session_uses(&rows).await;
+            self.writing_uses.record("writing last uses of sessions", &recorded);
+            if recorded.is_ok() {
+                for ((_, used), written) in batch.iter().zip(times) {
+                    used.persisted(written);
                 }
-                Err(error) => {
-                    let sessions = batch.len();
-                    tracing::warn!(%error, sessions, "last uses of sessions not written; retried later");
-                    self.uses.put_back(batch);
-                }
+            } else {
+                self.uses.put_back(batch);
             }
         }
     }

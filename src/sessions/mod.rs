@@ -25,6 +25,7 @@ use crate::model::session::{Session, SessionHolder, SessionId, uid_of};
 use crate::model::sources::{FailPoint, Random, Sources};
 use crate::store::sessions::{OpenOutcome, SessionRow};
 use crate::store::{Store, StoreError};
+use crate::telemetry::RepeatedWork;
 
 /// The cells of all sessions in memory.
 pub type SessionCells = CellMap<Cell<SessionFacts>>;
@@ -56,6 +57,8 @@ pub struct Sessions {
     inserts: GroupCommit<Payer, Arc<SessionRow>, OpenOutcome>,
     /// Sessions to be opened of holders that have as many as they may.
     rooms: GroupCommit<Payer, (AgentId, SessionHolder), ()>,
+    expiry: RepeatedWork,
+    writing_uses: RepeatedWork,
 }
 
 impl Sessions {
@@ -69,7 +72,21 @@ impl Sessions {
         let (uses, open_streams) = (SessionUses::new(limits.idle), Arc::default());
         let (inserts, rooms) =
             (GroupCommit::new(writer.longest_wait()), GroupCommit::new(writer.longest_wait()));
-        Self { store, sources, loader, writer, cells, uses, open_streams, limits, inserts, rooms }
+        let (expiry, writing_uses) = <(RepeatedWork, RepeatedWork)>::default();
+        Self {
+            store,
+            sources,
+            loader,
+            writer,
+            cells,
+            uses,
+            open_streams,
+            limits,
+            inserts,
+            rooms,
+            expiry,
+            writing_uses,
+        }
     }
 
     /// The source of random bytes.

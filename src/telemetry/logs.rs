@@ -83,9 +83,7 @@ where
     let registry = tracing_subscriber::registry().with(filter);
     let lines = fmt::layer().with_writer(writer);
     let subscriber: BoxedSubscriber = match format(log, terminal) {
-        LogFormat::Text => {
-            Box::new(registry.with(lines.with_ansi(terminal).fmt_fields(TextFields::default())))
-        }
+        LogFormat::Text => Box::new(registry.with(lines.with_ansi(terminal).fmt_fields(TextFields))),
         LogFormat::Json => {
             let json = fmt::format().json().flatten_event(true);
             Box::new(registry.with(lines.json().event_format(JsonLines(json))))
@@ -105,6 +103,7 @@ mod tests {
 
     use super::*;
     use crate::config::{Environment, Flags, Purpose, load};
+    use crate::telemetry::RepeatedWork;
     use crate::telemetry::span::{RequestSpan, record_agent};
 
     #[derive(Clone, Default)]
@@ -150,6 +149,43 @@ mod tests {
     fn logs_are_text_on_a_terminal_and_json_elsewhere() {
         assert_eq!(logged(None, "info", false), JSON);
         assert!(logged(None, "info", true).contains("\u{1b}["), "coloured");
+    }
+
+    #[test]
+    fn repeated_failures_are_warned_of_once_and_their_end_is_logged() {
+        let repeat = || {
+            let work = RepeatedWork::default();
+            for result in [Ok(()), Err("refused"), Err("refused"), Ok(()), Ok(()), Err("late")] {
+                work.record("purge", &result);
+            }
+        };
+        let logged = logged_by(Some("text"), "info", false, repeat);
+        let lines: Vec<_> = logged.lines().filter_map(|line| line.split_once(": ")).collect();
+        assert_eq!(
+            lines.iter().map(|(_, line)| *line).collect::<Vec<_>>(),
+            [
+                "purge failed; retried later error=refused",
+                "purge recovered",
+                "purge failed; retried later error=late"
+            ]
+        );
+    }
+
+    #[test]
+    fn slow_statements_are_logged_without_their_text() {
+        let slow = || {
+            let statement = "\n\nselect secret\nfrom notes where true\n";
+            tracing::warn!(
+                target: "sqlx::query", summary = "select secret from notes …", db.statement = statement,
+                elapsed_secs = 2.5, "slow statement"
+            );
+        };
+        let text =
+            "  WARN sqlx::query: slow statement summary=\"select secret from notes …\" elapsed_secs=2.5";
+        assert_eq!(logged_by(Some("text"), "info", false, slow), text);
+        let json = logged_by(Some("json"), "info", false, slow);
+        assert!(json.starts_with(r#"","level":"WARN","message":"slow statement","#), "{json}");
+        assert!(json.contains(r#","elapsed_secs":2.5,"#) && !json.contains("where true"), "{json}");
     }
 
     #[test]

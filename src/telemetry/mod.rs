@@ -4,7 +4,9 @@ mod active_trace;
 pub(crate) mod exposition;
 pub mod histogram;
 mod logs;
+mod repeated;
 pub mod span;
 pub mod trace;
 
 pub use logs::{FilterHandle, TelemetryError, init, started_format};
+pub use repeated::RepeatedWork;

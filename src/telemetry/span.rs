@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use futures_util::future::Either;
 use http::Method;
-use serde_json::Value;
+use serde_json::{Deserializer, Value};
+use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::field::RecordFields;
-use tracing_subscriber::fmt::format::{DefaultFields, Writer};
+use tracing_subscriber::field::{RecordFields, VisitOutput};
+use tracing_subscriber::fmt::format::{DefaultVisitor, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -25,6 +26,10 @@ use crate::model::ids::TenantId;
 const REQUEST_ID_BYTES: usize = 128;
 /// At least the maximum length of an agent id.
 const AGENT_BYTES: usize = 64;
+/// The field in which sqlx logs the whole text of a statement that is slow. Its first words are in `summary`.
+const STATEMENT: &str = "db.statement";
+/// The same in a line of JSON, where a quotation mark in a value is escaped.
+const STATEMENT_MEMBER: &str = "\"db.statement\":";
 
 tokio::task_local! {
     static CURRENT: RefCell<RequestSpan>;
@@ -150,13 +155,34 @@ fn record(change: impl FnOnce(&mut RequestSpan)) {
     CURRENT.try_with(|span| change(&mut span.borrow_mut())).ok();
 }
 
-/// Formats the fields of an event as text, then those of the current span.
+/// Formats the fields of an event as text, except the texts of statements, then those of the current span.
 #[derive(Debug, Default)]
-pub(super) struct TextFields(DefaultFields);
+pub(super) struct TextFields;
+
+/// Visits all fields but the text of a statement.
+struct WithoutStatement<'a>(DefaultVisitor<'a>);
+
+impl Visit for WithoutStatement<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() != STATEMENT {
+            self.0.record_str(field, value);
+        }
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.0.record_error(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.record_debug(field, value);
+    }
+}
 
 impl<'writer> FormatFields<'writer> for TextFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
-        self.0.format_fields(writer.by_ref(), fields)?;
+        let mut visitor = WithoutStatement(DefaultVisitor::new(writer.by_ref(), true));
+        fields.record(&mut visitor);
+        visitor.0.finish()?;
         visit_current(|name, value| write!(writer, " {name}={value:?}"))
     }
 }
@@ -178,11 +204,21 @@ where
     ) -> fmt::Result {
         let mut line = String::new();
         self.0.format_event(context, Writer::new(&mut line), event)?;
+        let line = without_statement(&line).unwrap_or(line);
         let object = line.trim_end().strip_suffix('}').unwrap_or(&line);
         writer.write_str(object)?;
         visit_current(|name, value| write!(writer, ",\"{name}\":{}", Value::from(value)))?;
         writer.write_str("}\n")
     }
+}
+
+/// A line of JSON without the text of a statement, if it has one.
+fn without_statement(line: &str) -> Option<String> {
+    let (before, rest) = line.split_once(STATEMENT_MEMBER)?;
+    let mut values = Deserializer::from_str(rest).into_iter::<String>();
+    values.next()?.ok()?;
+    let after = rest.get(values.byte_offset()..)?.trim_start_matches(',');
+    Some(format!("{before}{after}"))
 }
 
 /// A text of at most `N` bytes, stored in place.
