@@ -1,10 +1,32 @@
 //! `[database]`: the PostgreSQL database, and how long it may take.
 
+use std::net::IpAddr;
+
 use secrecy::SecretString;
 use url::Url;
 
 use super::section::section;
 use super::text::Secret;
+
+const ENCODED: &str = "in a password, characters such as / # ? @ : are percent-encoded";
+/// The values of `sslmode`.
+const SSL_MODES: [&str; 6] = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+/// The parameters of a URL that take any value, besides `options[NAME]`. Some have several names.
+const PARAMETERS: [&str; 13] = [
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "host",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
 
 section! {
     /// The PostgreSQL database, and how long it may take.
@@ -42,14 +64,40 @@ fn postgres_url(text: &str) -> Result<SecretString, String> {
         return Err("does not begin with postgres:// or postgresql://".to_owned());
     }
     // The parser's errors are constant: none repeats the URL.
-    let url = Url::parse(text).map_err(|error| {
-        format!("is not a URL ({error}); in a password, characters such as / # ? @ : are percent-encoded")
-    })?;
+    let url = Url::parse(text).map_err(|error| format!("is not a URL ({error}); {ENCODED}"))?;
     let socket = url.query_pairs().any(|(name, _)| name == "host");
+    for (name, value) in url.query_pairs() {
+        check_parameter(&name, &value, url.query().is_some_and(|query| query.contains('@')))?;
+    }
     if url.host_str().is_none_or(str::is_empty) && !socket {
         return Err("has no host; expected postgres://user:password@host:5432/database".to_owned());
     }
     Ok(text.to_owned().into())
+}
+
+/// Refuses what the driver would ignore with a warning, such as `sslmod=require`, or refuse once it connects. The name is not
+/// repeated if it may be the end of a password with a `?`.
+fn check_parameter(name: &str, value: &str, may_be_password: bool) -> Result<(), String> {
+    let (is_valid, expected) = match name {
+        "sslmode" | "ssl-mode" => {
+            (SSL_MODES.contains(&value.to_ascii_lowercase().as_str()), SSL_MODES.join(", "))
+        }
+        "port" => (value.parse::<u16>().is_ok(), "a number up to 65535".to_owned()),
+        "hostaddr" => (value.parse::<IpAddr>().is_ok(), "an IP address".to_owned()),
+        "statement-cache-capacity" => (value.parse::<usize>().is_ok(), "a number".to_owned()),
+        _ if PARAMETERS.contains(&name) || name.starts_with("options[") && name.ends_with(']') => {
+            return Ok(());
+        }
+        _ if may_be_password => return Err(format!("has an unknown parameter; {ENCODED}")),
+        _ => {
+            let known = PARAMETERS.join(", ");
+            return Err(format!(
+                "has the parameter {name}, which is unknown; known are sslmode, port, hostaddr, \
+                 statement-cache-capacity, {known}"
+            ));
+        }
+    };
+    if is_valid { Ok(()) } else { Err(format!("has an invalid {name}; expected {expected}")) }
 }
 
 #[cfg(test)]
@@ -63,6 +111,7 @@ mod tests {
             "postgresql://me:s%2Fcret@db.example.com:6432/waggle?sslmode=verify-full",
             "postgres:///waggle?host=/var/run/postgresql",
             "postgres://me:pw@[::1]/waggle",
+            "postgres://me@db/waggle?sslmode=Require&sslrootcert=ca.pem&options[statement_timeout]=5s&port=6432",
         ];
         assert!(urls.iter().all(|url| postgres_url(url).is_ok()));
     }
@@ -75,17 +124,32 @@ mod tests {
             "postgres://me:hunter2#x@host/db",
             "postgres://me:hunter2@host:port/db",
             "postgres:///db?password=hunter2",
+            "postgres://me:1?hunter2@host/db",
+            "postgres://me@host/db?sslmode=requir",
+            "postgres://me@host/db?port=many",
         ]
         .map(|url| postgres_url(url).unwrap_err());
-        let encoded = "in a password, characters such as / # ? @ : are percent-encoded";
-        let port = format!("is not a URL (invalid port number); {encoded}");
+        let port = format!("is not a URL (invalid port number); {ENCODED}");
+        let unknown = format!("has an unknown parameter; {ENCODED}");
         let expected = [
             "does not begin with postgres:// or postgresql://",
             "does not begin with postgres:// or postgresql://",
             &port,
             &port,
             "has no host; expected postgres://user:password@host:5432/database",
+            &unknown,
+            "has an invalid sslmode; expected disable, allow, prefer, require, verify-ca, verify-full",
+            "has an invalid port; expected a number up to 65535",
         ];
         assert_eq!(refused, expected);
+    }
+
+    #[test]
+    fn misspelt_parameter_is_refused_by_name() {
+        let refused = postgres_url("postgres://me@host/db?sslmod=require").unwrap_err();
+        assert!(
+            refused.starts_with("has the parameter sslmod, which is unknown; known are sslmode, "),
+            "{refused}"
+        );
     }
 }
