@@ -7,7 +7,7 @@ use std::fs;
 use super::directory::check_directory;
 use super::{AppError, connection_keys, credentials, signing};
 use crate::config::{CheckpointTarget, Settings};
-use crate::server::tls::Tls;
+use crate::server::tls;
 
 /// A file or directory that is not as its setting requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,9 @@ pub(super) async fn problems(settings: &Settings) -> Vec<FileProblem> {
     let Settings { server, admin, audit, sources, embedded, .. } = settings;
     let mut found = Problems::default();
     if let Some(files) = server.tls() {
-        found.fatal("server.tls_certificate", Tls::load(files).await);
+        for (setting, problem) in tls::problems(&files).await {
+            found.fatal(setting, Err::<(), _>(problem));
+        }
     }
     if let Some(file) = &admin.operator_keys_file {
         found.fatal("admin.operator_keys_file", credentials::operator_keys(file));

@@ -22,6 +22,9 @@ use crate::config::TlsFiles;
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The maximum size of a file, larger than any chain of certificates.
 const MAX_BYTES: u64 = 1 << 20;
+/// The settings of the files.
+const CERTIFICATE: &str = "server.tls_certificate";
+const KEY: &str = "server.tls_key";
 /// The application protocols (ALPN), the preferred first.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
@@ -43,6 +46,22 @@ pub enum TlsError {
     /// They are invalid, alone or together.
     #[error("{cert} and {key} are not a valid certificate and its private key: {2}", cert = .0.display(), key = .1.display())]
     Mismatch(PathBuf, PathBuf, #[source] rustls::Error),
+}
+
+/// What is wrong with the files, each with its setting, also if both are bad.
+pub(crate) async fn problems(files: &TlsFiles) -> Vec<(&'static str, TlsError)> {
+    let TlsFiles { certificate, key } = files;
+    let chain = read(certificate).await.and_then(|pem| parse_chain(&pem, certificate));
+    let secret = read(key).await.and_then(|pem| parse_key(&pem, key));
+    match (chain, secret) {
+        (Ok(chain), Ok(secret)) => {
+            config(chain, secret, files).err().map(|error| (CERTIFICATE, error)).into_iter().collect()
+        }
+        (chain, secret) => {
+            let chain = chain.err().map(|error| (CERTIFICATE, error));
+            chain.into_iter().chain(secret.err().map(|error| (KEY, error))).collect()
+        }
+    }
 }
 
 /// The certificate of new connections.
@@ -148,22 +167,33 @@ impl Contents {
         Sha256::new().chain_update(certificate).chain_update(&self.key).finalize().into()
     }
 
-    fn config(&self, TlsFiles { certificate, key }: &TlsFiles) -> Result<ServerConfig, TlsError> {
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
-        let chain = chain.map_err(|error| TlsError::Certificate(certificate.clone(), error))?;
-        if chain.is_empty() {
-            let error = rustls::pki_types::pem::Error::NoItemsFound;
-            return Err(TlsError::Certificate(certificate.clone(), error));
-        }
-        let secret =
-            PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| TlsError::Key(key.clone(), error))?;
-        let mismatch = |error| TlsError::Mismatch(certificate.clone(), key.clone(), error);
-        let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(mismatch)?;
-        let mut config = builder.with_no_client_auth().with_single_cert(chain, secret).map_err(mismatch)?;
-        config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
-        Ok(config)
+    fn config(&self, files: &TlsFiles) -> Result<ServerConfig, TlsError> {
+        let chain = parse_chain(&self.certificate, &files.certificate)?;
+        config(chain, parse_key(&self.key, &files.key)?, files)
     }
+}
+
+fn parse_chain(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |error| TlsError::Certificate(path.to_owned(), error);
+    let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+    if chain.is_empty() { Err(failed(rustls::pki_types::pem::Error::NoItemsFound)) } else { Ok(chain) }
+}
+
+fn parse_key(pem: &[u8], path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|error| TlsError::Key(path.to_owned(), error))
+}
+
+fn config(
+    chain: Vec<CertificateDer<'static>>,
+    secret: PrivateKeyDer<'static>,
+    files: &TlsFiles,
+) -> Result<ServerConfig, TlsError> {
+    let mismatch = |error| TlsError::Mismatch(files.certificate.clone(), files.key.clone(), error);
+    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(mismatch)?;
+    let mut config = builder.with_no_client_auth().with_single_cert(chain, secret).map_err(mismatch)?;
+    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
+    Ok(config)
 }
 
 async fn read(path: &Path) -> Result<Vec<u8>, TlsError> {

@@ -200,6 +200,7 @@ fn files_directories_and_ports_are_checked() {
     let expected = format!(
         "\
 server.tls_certificate: nowhere.pem: No such file or directory (os error 2)
+server.tls_key: nowhere.pem: No such file or directory (os error 2)
 admin.operator_keys_file: file:1: not an operator key: it does not begin with bak_, oag_ or wag_; an operator key begins with wag_
 audit.spill_dir: file is not a directory
 admin.listen: cannot listen on 192.0.2.1:1: Cannot assign requested address (os error 99)

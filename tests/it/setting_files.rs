@@ -39,7 +39,7 @@ const DIRECTORY: &[Found] = &[Found::Unreadable, Found::Empty, Found::Garbage];
 
 const ROWS: [Row; 6] = [
     ("WAGGLE_SERVER__TLS_CERTIFICATE", "server.tls_certificate", FILE),
-    ("WAGGLE_SERVER__TLS_KEY", "server.tls_certificate", FILE),
+    ("WAGGLE_SERVER__TLS_KEY", "server.tls_key", FILE),
     ("WAGGLE_ADMIN__OPERATOR_KEYS_FILE", "admin.operator_keys_file", FILE),
     ("WAGGLE_AUDIT__SIGNING_KEY_FILE", "audit.signing_key_file", FILE),
     ("WAGGLE_SOURCES__KEY_FILE", "sources.key_file", FILE),
@@ -118,7 +118,7 @@ async fn is_refused_by_all(row: Row, found: Found) {
         (Some("fail"), Some(line.trim_end()))
     );
     let served = run(&folder, &row, found, &["serve"]).await;
-    assert_eq!((served.status.code(), text(&served.stderr)), (Some(1), line), "{row:?} {found:?}");
+    assert_eq!((served.status.code(), text(&served.stderr)), (Some(2), line), "{row:?} {found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
