@@ -60,6 +60,8 @@ pub(super) struct Writer {
     jobs: JobRunner,
     /// A batch that could be written to neither the log nor the spill file. No newer one is taken before it.
     blocked: Option<Arc<Batch>>,
+    /// Whether the spill file took no rows when it was written to last.
+    spill_failed: bool,
     outbox: OutboxSchedule,
     batches: BatchBuilder,
 }
@@ -128,6 +130,7 @@ impl Writer {
             end: ChainEnd::new(chain),
             backlog: Arc::new(Mutex::new(backlog)),
             blocked: None,
+            spill_failed: false,
             // A previous process may have left rows.
             outbox: OutboxSchedule { waiting: true, next_move: Instant::now() },
             batches: BatchBuilder::default(),
@@ -272,6 +275,7 @@ impl Writer {
     async fn finish_write(&mut self, appended: Appended) {
         self.jobs.retry_at = None;
         if self.blocked.take_if(|batch| batch.after == appended.after).is_some() {
+            tracing::info!("audit rows durable again");
             self.release(Vec::new());
             self.queue.resume();
         }
@@ -359,7 +363,9 @@ impl Writer {
     /// spill file. So events do not wait in memory for a database that is slower than they are made.
     async fn make_durable(&mut self, batch: Batch, waiters: Vec<oneshot::Sender<()>>) {
         let batch = Arc::new(batch);
-        let queued = self.batches.began().filter(|_| self.backlog.lock().has_file());
+        // Rows that waited for the database longer than that go there first if the file is not usable.
+        let may_spill = !self.spill_failed && self.backlog.lock().has_file();
+        let queued = self.batches.began().filter(|_| may_spill);
         let deadline =
             queued.map_or_else(Instant::now, |queued| queued + self.schedule.longest()) + self.timeout;
         let waits = !self.jobs.is_idle() || self.is_behind() || self.jobs.retry_at.is_some();
@@ -374,7 +380,9 @@ impl Writer {
                 }
             }
         }
-        match self.spill(Batch::clone(&batch)).await {
+        let spilled = self.spill(Batch::clone(&batch)).await;
+        self.spill_failed = spilled.is_err();
+        match spilled {
             Ok(()) => self.release(waiters),
             Err(error) => {
                 tracing::error!(%error, "audit rows not durable; they wait in memory");

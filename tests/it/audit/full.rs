@@ -133,6 +133,9 @@ async fn full_synchronous_log_refuses_requests() {
     })
     .await;
     audit_site.is_written().await;
+    let printed = audit_site.site.printed("stderr");
+    assert_eq!(printed.matches("audit rows not durable").count(), 1, "the file is not tried again");
+    assert_eq!(printed.matches("audit rows durable again").count(), 1);
     let reads = "select count(*) from audit_log where outcome = 'resource_not_found'";
     // The refused request had been read.
     assert_eq!(audit_site.database.number(reads).await, answered + 1 + 1);
