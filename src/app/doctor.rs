@@ -4,14 +4,14 @@ mod files;
 
 use std::fs;
 
-use serde::Deserialize;
 use time::OffsetDateTime;
 use x509_parser::pem::Pem;
 
+use super::AppError;
 use super::check::{UsedAddress, check};
 use super::diagnosis::Diagnosis;
 use super::embedded::existing_database;
-use super::probe::{get, get_up_to};
+use super::probe::{get, get_up_to, readiness};
 use crate::config::Settings;
 use crate::model::sources::Sources;
 use crate::store::Store;
@@ -31,19 +31,10 @@ const SLOW_NOTIFICATION: u128 = 100;
 const EXPIRES_SOON: i64 = 21;
 /// The seconds since the change feed was last proven current from which it is not.
 const MAX_LAG: f64 = 1.0;
-/// Bytes of the answers of a gateway to `/readyz` and to `/metrics`: more than they have.
-const MAX_READINESS: usize = 4 << 10;
+/// Bytes of the answer of a gateway to `/metrics`: more than it has.
 const MAX_METRICS: usize = 8 << 20;
 /// The share of the server's connections in use from which replicas may fail to connect, in percent.
 const MAX_CONNECTIONS: i32 = 80;
-
-/// The body of `/readyz`.
-#[derive(Default, Deserialize)]
-struct Readiness {
-    /// Why it is not ready, or degraded.
-    #[serde(default)]
-    reasons: Vec<String>,
-}
 
 /// When the checks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +83,9 @@ async fn check_gateway(found: &mut Diagnosis, settings: &Settings, in_use: &[Use
         return false;
     }
     let url = format!("{}/readyz", settings.server.local_url(listen));
-    match get_up_to(MAX_READINESS, &url, true).await {
-        Ok((status, body)) => {
+    match readiness(&url).await {
+        Ok((status, reasons)) => {
             const REASONS: &str = "docs/troubleshooting.md says what each reason means";
-            let reasons = serde_json::from_slice::<Readiness>(&body).unwrap_or_default().reasons.join(", ");
             match (status, reasons.is_empty()) {
                 (200, true) => found.ok("gateway", format!("ready at {listen}")),
                 (200, false) => {
@@ -177,13 +167,11 @@ fn expiry(pem: &[u8]) -> Option<OffsetDateTime> {
 async fn check_database(found: &mut Diagnosis, settings: &Settings, running: bool) {
     let (options, embedded) = match existing_database(settings).await {
         Ok(database) => database,
-        Err(error) => {
-            return found.warn(
-                "database",
-                error.to_string(),
-                "waggle serve creates an embedded database; else set DATABASE_URL",
-            );
+        Err(error @ AppError::NoDatabase(_)) => {
+            let remedy = "waggle serve creates an embedded database; else set DATABASE_URL";
+            return found.warn("database", error.to_string(), remedy);
         }
+        Err(error) => return found.fail("database", error.to_string(), "see docs/troubleshooting.md"),
     };
     let store = Store::new(options);
     match store.facts().await {
@@ -215,6 +203,12 @@ fn check_facts(found: &mut Diagnosis, facts: &DatabaseFacts, running: bool) {
         );
     } else if facts.is_standby {
         found.fail("database", "the server is a standby, which refuses writes", "connect to the primary");
+    } else if facts.is_read_only {
+        found.fail(
+            "database",
+            format!("default_transaction_read_only is on for {role}, so that writes fail"),
+            "unset it where it is set: for the role, the database or the server",
+        );
     } else {
         found.ok("database", format!("PostgreSQL {version}, encoding {encoding}"));
     }

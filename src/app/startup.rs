@@ -11,7 +11,7 @@ use crate::server::gateway_slot::GatewaySlot;
 use crate::store::migrate::SchemaStatus;
 use crate::store::{Store, StoreError};
 
-/// How long a start waits for the migrations of another replica, and `waggle migrate` for the database.
+/// How long `waggle migrate` waits for the database.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// The delay after a failed attempt.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(10));
@@ -30,7 +30,7 @@ pub(super) async fn prepare(
     let mut attempts = Attempts::new(store);
     loop {
         let prepared = async {
-            let before = store.migrate(TIMEOUT).await?;
+            let before = store.migrate().await?;
             Ok::<_, StoreError>((before, store.cursor_secret(candidate).await?))
         };
         match prepared.await {
@@ -38,7 +38,7 @@ pub(super) async fn prepare(
                 report(&before);
                 return Ok(secret);
             }
-            Err(error @ StoreError::Unavailable(_)) => {
+            Err(error) if error.is_unavailable() => {
                 gateway.set_database_unreachable();
                 attempts.wait(&error).await;
             }
@@ -55,9 +55,9 @@ pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
     let deadline = Instant::now() + TIMEOUT;
     let mut attempts = Attempts::new(store);
     loop {
-        match store.migrate(TIMEOUT).await {
+        match store.migrate().await {
             Ok(before) => return Ok(before),
-            Err(error @ StoreError::Unavailable(_)) if Instant::now() < deadline => {
+            Err(error) if error.is_unavailable() && Instant::now() < deadline => {
                 attempts.wait(&error).await;
             }
             Err(error) => return Err(AppError::Database(store.location(), error)),

@@ -169,7 +169,9 @@ impl Loader {
         let loading = pin!(loading);
         let loading = traced("load", Kind::Internal, loading);
         let loaded = tokio::time::timeout(deadline, loading).await.unwrap_or(Err(StoreError::Timeout));
-        let failed = matches!(loaded, Err(StoreError::Unavailable(_) | StoreError::Timeout));
+        let failed = loaded
+            .as_ref()
+            .is_err_and(|error| error.is_unavailable() || matches!(error, StoreError::Timeout));
         *self.failed.lock() = failed.then(Instant::now);
         loaded
     }
@@ -248,7 +250,7 @@ impl std::fmt::Debug for Loader {
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Unavailable(_) | StoreError::Timeout => {
+            StoreError::Unavailable(_) | StoreError::NoConnection(_) | StoreError::Timeout => {
                 tracing::debug!(%error, "database unreachable");
                 Self::StorageUnavailable
             }

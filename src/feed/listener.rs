@@ -30,7 +30,8 @@ enum ConnectionLost {
 impl Feed {
     pub(super) async fn listen(self: Arc<Self>, stop: CancellationToken) {
         let mut failures = 0_u32;
-        let mut attempted = false;
+        // The error logged last: further failures to connect are logged if they have another.
+        let mut logged = String::new();
         let mut registered = None;
         loop {
             let mut connected = false;
@@ -40,11 +41,12 @@ impl Feed {
             let Some(lost) = ended else { break };
             failures = if connected { 0 } else { failures.saturating_add(1) };
             let wait = RETRY.delay(failures);
-            if connected || !attempted {
+            let error = lost.to_string();
+            if connected || error != logged {
                 let retry_in_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-                tracing::warn!(error = %lost, retry_in_ms, "listen connection lost; sweeping before each answer");
+                tracing::warn!(error, retry_in_ms, "listen connection lost; sweeping before each answer");
             }
-            attempted = true;
+            logged = error;
             if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
                 break;
             }

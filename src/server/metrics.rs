@@ -256,6 +256,8 @@ impl Metrics {
         family.sample(&[("state", "idle")], idle);
         let help = "Connections that the pool may open.";
         out.gauge("waggle_database_connections_limit", help, self.store.connection_limit());
+        let help = "Waits for a connection to the database that timed out (`database.acquire_seconds`).";
+        out.counter("waggle_database_acquire_timeouts_total", help, self.store.acquisitions_timed_out());
     }
 
     fn fetches(&self, out: &mut Exposition) {

@@ -30,6 +30,8 @@ pub struct DatabaseFacts {
     pub is_superuser: bool,
     /// Whether the server refuses writes, since it is a standby.
     pub is_standby: bool,
+    /// Whether sessions of the role refuse writes by default.
+    pub is_read_only: bool,
     /// The maximum number of connections of the server.
     pub max_connections: i32,
     /// The number of connections in use.
@@ -52,6 +54,7 @@ impl Store {
                       current_setting('server_version_num')::integer as "version_number!",
                       pg_encoding_to_char(d.encoding) as "encoding!", clock_timestamp() as "now!",
                       r.rolname as "role!", r.rolsuper as "is_superuser!", pg_is_in_recovery() as "is_standby!",
+                      current_setting('default_transaction_read_only')::boolean as "is_read_only!",
                       current_setting('max_connections')::integer as "max_connections!",
                       (select count(*) from pg_stat_activity where backend_type = 'client backend')::integer
                           as "connections!",

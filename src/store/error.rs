@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::error::DatabaseError;
 use sqlx::migrate::MigrateError;
@@ -13,6 +15,9 @@ pub enum StoreError {
     /// The database is unreachable, shutting down, or out of resources; a retry may succeed.
     #[error("the database is unavailable: {}", Explained(.0))]
     Unavailable(#[source] sqlx::Error),
+    /// No connection of the pool was free in time; with why none can be opened, if that is so. Nothing was sent.
+    #[error("the database is unavailable: no connection within database.acquire_seconds: {}", explain_exhaustion(.0.as_deref()))]
+    NoConnection(Option<Arc<str>>),
     /// The database refuses the role, or does not exist: someone must change its settings or those of the gateway.
     #[error("the database refuses access: {}", Explained(.0))]
     Denied(#[source] sqlx::Error),
@@ -31,6 +36,13 @@ pub enum StoreError {
     /// A row has a value that this version cannot read.
     #[error("unreadable stored value: {0}")]
     Unreadable(&'static str),
+    /// Another replica holds the lock of migrations for longer than they may take.
+    #[error(
+        "another replica has been migrating the database for {} minutes; see its log, or end its session: \
+         pg_locks has the advisory lock",
+        .0.as_secs() / 60
+    )]
+    Migrating(Duration),
     /// A migration of the schema failed.
     #[error("migrating the schema failed: {}", ExplainedMigration(.0))]
     Migrate(#[from] MigrateError),
@@ -41,6 +53,11 @@ impl StoreError {
     pub fn is_schema_mismatch(&self) -> bool {
         let Self::Rejected(sqlx::Error::Database(error)) = self else { return false };
         error.code().is_some_and(|code| code == "42P01" || code == "42703")
+    }
+
+    /// Whether a retry may succeed without a change of settings.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::NoConnection(_))
     }
 
     /// The error of a gateway that is shutting down.
@@ -74,11 +91,13 @@ impl StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
+        if matches!(error, sqlx::Error::PoolTimedOut) {
+            return Self::NoConnection(None);
+        }
         let unavailable = match &error {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
             | sqlx::Error::Protocol(_)
-            | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed
             | sqlx::Error::BeginFailed => true,
@@ -97,7 +116,7 @@ impl From<sqlx::Error> for StoreError {
 
 /// An error with what to do about it. Without the position in the source of PostgreSQL that sqlx appends, which looks like
 /// one in a statement.
-struct Explained<'e>(&'e sqlx::Error);
+pub(super) struct Explained<'e>(pub(super) &'e sqlx::Error);
 
 impl fmt::Display for Explained<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,6 +127,11 @@ impl fmt::Display for Explained<'_> {
         }
         remedy(self.0).map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
+}
+
+/// Why no connection was free: the error of opening one, or else that all are in use.
+fn explain_exhaustion(cause: Option<&str>) -> &str {
+    cause.unwrap_or("all are in use; raise database.max_connections, or see which statements are slow")
 }
 
 /// A failed migration, whose cause may be a missing right.
@@ -133,9 +157,6 @@ fn remedy(error: &sqlx::Error) -> Option<&'static str> {
         sqlx::Error::Tls(_) => {
             "set sslmode in the URL as the server requires, and sslrootcert to the authority of its certificate"
         }
-        sqlx::Error::PoolTimedOut => {
-            "all connections are in use, or none can be opened: check the server and database.max_connections"
-        }
         _ => return None,
     })
 }
@@ -160,7 +181,12 @@ fn of_state(code: &str) -> Option<&'static str> {
         ("53", _) => "the server lacks memory, disk or another resource; see its log",
         (_, "57P03") => "the server is starting or stopping; try again",
         (_, "57P01" | "57P02") => "the server is stopping, or an administrator ended the connection",
-        (_, "25006") => "the server is a standby, which refuses writes; name the primary in the URL",
+        (_, READ_ONLY) => {
+            "the server is a standby, and the URL must name the primary; or default_transaction_read_only is set for \
+             the role, the database or the server: unset it"
+        }
+        (_, "55000") => "if the database accepts no connections: alter database NAME allow_connections true",
+        ("58", _) => "the server cannot use its files; see its log",
         _ => return None,
     })
 }
@@ -184,19 +210,21 @@ fn of_connection(error: &io::Error) -> Option<&'static str> {
     })
 }
 
+/// SQLSTATE of a write in a session that is read-only.
+const READ_ONLY: &str = "25006";
+
 /// SQLSTATE classes of missing access: invalid authorization, a database that does not exist, insufficient privilege.
 fn is_denial(error: &(dyn DatabaseError + 'static)) -> bool {
     error.code().is_some_and(|code| code.starts_with("28") || code.starts_with("3D") || code == "42501")
 }
 
 /// SQLSTATE classes of temporary conditions: connection exceptions, transaction rollback (deadlock,
-/// serialization), insufficient resources, lock not available, operator intervention (shutdown, statement
-/// timeout), read-only after a failover.
+/// serialization), insufficient resources, operator intervention (shutdown, statement timeout), system error; a database
+/// that accepts no connections, lock not available, read-only after a failover.
 fn is_temporary(error: &dyn DatabaseError) -> bool {
     error.code().is_some_and(|code| {
-        ["08", "40", "53", "57"].iter().any(|class| code.starts_with(class))
-            || code == "55P03"
-            || code == "25006"
+        ["08", "40", "53", "57", "58"].iter().any(|class| code.starts_with(class))
+            || ["55000", "55P03", READ_ONLY].contains(&code.as_ref())
     })
 }
 
@@ -209,13 +237,16 @@ pub(super) fn is_connection_lost(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the connection can be used after an error: the server responded, and has not closed it.
+/// Whether the connection can be used after an error: the server responded, and has not closed it. A session that began
+/// while writes were refused by default refuses them after that has changed.
 pub(super) fn is_connection_usable(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::RowNotFound => true,
         sqlx::Error::Database(database) => {
             let severity = database.try_downcast_ref::<PgDatabaseError>().map(PgDatabaseError::severity);
-            !matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic)) && !is_connection_lost(error)
+            !matches!(severity, Some(PgSeverity::Fatal | PgSeverity::Panic))
+                && !is_connection_lost(error)
+                && database.code().as_deref() != Some(READ_ONLY)
         }
         _ => false,
     }
@@ -223,9 +254,84 @@ pub(super) fn is_connection_usable(error: &sqlx::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+    use std::error::Error;
+    use std::fmt;
     use std::io;
 
-    use super::StoreError;
+    use sqlx::error::{DatabaseError, ErrorKind};
+
+    use super::{StoreError, is_connection_usable};
+
+    /// An error of a server with this SQLSTATE.
+    #[derive(Debug)]
+    struct State(&'static str);
+
+    impl fmt::Display for State {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for State {}
+
+    impl DatabaseError for State {
+        fn message(&self) -> &str {
+            self.0
+        }
+
+        fn code(&self) -> Option<Cow<'_, str>> {
+            Some(self.0.into())
+        }
+
+        fn as_error(&self) -> &(dyn Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn as_error_mut(&mut self) -> &mut (dyn Error + Send + Sync + 'static) {
+            self
+        }
+
+        fn into_error(self: Box<Self>) -> Box<dyn Error + Send + Sync + 'static> {
+            self
+        }
+
+        fn kind(&self) -> ErrorKind {
+            ErrorKind::Other
+        }
+    }
+
+    #[test]
+    fn sqlstate_says_what_kind_of_error_it_is_and_whether_the_session_is_used_again() {
+        for (state, kind, usable) in [
+            ("08006", "unavailable", true),
+            ("22001", "rejected", true),
+            ("25006", "unavailable", false),
+            ("28P01", "denied", true),
+            ("3D000", "denied", true),
+            ("40001", "unavailable", true),
+            ("42501", "denied", true),
+            ("42601", "rejected", true),
+            ("53300", "unavailable", true),
+            ("55000", "unavailable", true),
+            ("55006", "rejected", true),
+            ("55P03", "unavailable", true),
+            ("57014", "unavailable", true),
+            ("57P03", "unavailable", false),
+            ("58030", "unavailable", true),
+            ("58P01", "unavailable", true),
+        ] {
+            let error = sqlx::Error::Database(Box::new(State(state)));
+            assert_eq!(is_connection_usable(&error), usable, "{state}");
+            let found = match StoreError::from(error) {
+                StoreError::Unavailable(_) => "unavailable",
+                StoreError::Denied(_) => "denied",
+                StoreError::Rejected(_) => "rejected",
+                _ => "another",
+            };
+            assert_eq!(found, kind, "{state}");
+        }
+    }
 
     #[test]
     fn errors_of_connections_say_what_to_do() {

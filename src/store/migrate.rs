@@ -14,7 +14,9 @@ const LOCK: i64 = 0x7761_6767_6c65_0001;
 const POLL: Duration = Duration::from_millis(50);
 /// Timeout of statements that complete quickly, for networks that drop packets.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of all migrations together.
+/// How long a start waits for another replica before it logs that: each start holds the lock for a moment.
+const LOG_AFTER: Duration = Duration::from_secs(1);
+/// Timeout of all migrations together, also of those of another replica.
 const MIGRATION_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// How long a migration waits for a lock before it lets those go on that wait behind it: a dump of the database, which
@@ -106,14 +108,23 @@ impl Store {
     ///
     /// # Errors
     /// If the database is not encoded in UTF-8 or is unavailable, another replica holds the lock for longer
-    /// than `wait`, or a migration fails.
-    pub async fn migrate(&self, wait: Duration) -> Result<SchemaStatus, StoreError> {
+    /// than migrations may take, or a migration fails.
+    pub async fn migrate(&self) -> Result<SchemaStatus, StoreError> {
         let mut connection = self.owner_connection().await?;
         check_encoding(&mut connection).await?;
-        let deadline = tokio::time::Instant::now() + wait;
+        let began = tokio::time::Instant::now();
+        let mut logged = false;
         while !try_lock(&mut connection).await? {
-            if tokio::time::Instant::now() >= deadline {
-                return Err(StoreError::Timeout);
+            let waited = began.elapsed();
+            if waited >= MIGRATION_TIMEOUT {
+                return Err(StoreError::Migrating(MIGRATION_TIMEOUT));
+            }
+            if waited >= LOG_AFTER && !logged {
+                tracing::info!(
+                    wait_seconds = MIGRATION_TIMEOUT.as_secs(),
+                    "another replica migrates the database; waiting for it"
+                );
+                logged = true;
             }
             tokio::time::sleep(POLL).await;
         }

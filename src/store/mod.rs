@@ -3,6 +3,7 @@
 //! Reads are methods of [`Store`], or of a [`Snapshot`](snapshot::Snapshot) if several must be consistent.
 //! Writes are methods of [`Write`](write::Write), a transaction that locks the scopes it changes.
 
+mod acquisition;
 pub mod activity;
 pub mod agent_rows;
 pub mod agent_state;
@@ -58,6 +59,7 @@ use sqlx::{Executor, PgConnection, PgPool};
 
 pub use error::StoreError;
 
+use acquisition::Acquisitions;
 use warm_connections::WarmConnections;
 
 /// The text is not a PostgreSQL URL.
@@ -126,6 +128,7 @@ pub struct StoreOptions {
 pub struct Store {
     pool: PgPool,
     warm: Arc<WarmConnections>,
+    acquisitions: Arc<Acquisitions>,
     listen: PgConnectOptions,
     owner: Option<PgConnectOptions>,
     /// Timeout of the response to a single statement.
@@ -194,7 +197,8 @@ impl Store {
             .connect_lazy_with(options.connect);
         let (listen, owner, warm) =
             (options.listen, options.owner, WarmConnections::new(pool.clone(), retired));
-        Self { pool, warm, listen, owner, response_timeout, key_lookups: Arc::default(), session }
+        let (acquisitions, key_lookups) = Default::default();
+        Self { pool, warm, acquisitions, listen, owner, response_timeout, key_lookups, session }
     }
 
     /// The database to which migrations are applied.
@@ -216,6 +220,11 @@ impl Store {
     /// The number of connections that the pool may open.
     pub fn connection_limit(&self) -> u32 {
         self.pool.options().get_max_connections()
+    }
+
+    /// The number of waits for a connection that timed out.
+    pub fn acquisitions_timed_out(&self) -> u64 {
+        self.acquisitions.timed_out()
     }
 
     /// Closes all currently open connections of the pool instead of using them again, since they may lead to

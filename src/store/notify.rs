@@ -163,7 +163,7 @@ impl NotifyListener {
     pub async fn next(&mut self) -> Result<Vec<FeedMessage>, StoreError> {
         match self.listener.try_recv().await? {
             Some(notification) => Ok(parse(notification.payload())),
-            None => Err(StoreError::Unavailable(sqlx::Error::WorkerCrashed)),
+            None => Err(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()).into()),
         }
     }
 

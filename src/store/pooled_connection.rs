@@ -56,7 +56,14 @@ impl PooledConnection {
 impl Store {
     pub(super) async fn acquire(&self) -> Result<PooledConnection, StoreError> {
         let close: fn(Lent) = |mut lent| lent.connection.close_on_drop();
-        let lent = scopeguard::guard(self.warm.acquire().await?, close);
+        let lent = match self.warm.acquire().await {
+            // Boxed, as the future of opening a connection there.
+            Err(sqlx::Error::PoolTimedOut) => {
+                return Err(Box::pin(self.acquisitions.time_out(&self.pool)).await);
+            }
+            acquired => acquired?,
+        };
+        let lent = scopeguard::guard(lent, close);
         Ok(PooledConnection { lent, warm: Arc::clone(&self.warm) })
     }
 

@@ -73,6 +73,20 @@ async fn running_gateway_and_its_database_are_found_healthy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_refuse_writes_are_found() {
+    let database = database().await;
+    let folder = TempDir::new().unwrap();
+    let mut url = database.options.to_url_lossy();
+    url.query_pairs_mut().append_pair("options[default_transaction_read_only]", "on");
+    let url = url.to_string();
+    let variables = [("DATABASE_URL", url.as_str()), ("WAGGLE_SERVER__LISTEN", "127.0.0.1:0")];
+    let (code, _, checks) = doctor(folder.path(), &variables).await;
+    let (status, message) = status_of(&checks, "database");
+    assert_eq!((code, status), (Some(1), "fail"), "{checks:?}");
+    assert!(message.starts_with("default_transaction_read_only is on for "), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn other_program_at_the_port_is_no_gateway() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listen = listener.local_addr().unwrap().to_string();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use sqlx::migrate::Migrator;
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::cluster::{Database, database, database_in};
@@ -197,6 +198,20 @@ async fn migration_that_gets_no_lock_lets_others_pass() {
     reading.commit().await.unwrap();
     assert!(migrating.wait().await.unwrap().success());
     assert_eq!(database.number("select count(*) from _sqlx_migrations where version = 33").await, 1);
+}
+
+#[tokio::test]
+async fn migration_of_another_replica_is_named_and_waited_for() {
+    let database = database().await;
+    let mut other = database.connect().await;
+    other.execute("select pg_advisory_lock(8602270457152208897)").await.unwrap();
+    let site = Site::new().set("DATABASE_URL", database.options.to_url_lossy());
+    let mut waiting = site.command("migrate").stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    while !printed.next_line().await.unwrap().unwrap().contains("another replica migrates the database") {}
+    other.close().await.unwrap();
+    assert!(waiting.wait().await.unwrap().success());
+    assert_eq!(printed.next_line().await.unwrap(), None, "logged once");
 }
 
 /// The last migration that is applied before the database is filled.

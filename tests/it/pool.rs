@@ -1,10 +1,13 @@
 //! Which of its connections to PostgreSQL a gateway uses.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use sqlx::postgres::PgConnectOptions;
 use tokio::task::JoinSet;
 use waggle::model::scope::Scope;
 use waggle::store::Store;
+use waggle::store::notify::ListenerId;
 
 use crate::support::cluster::{Database, database, store_options};
 use crate::support::proxy::Proxy;
@@ -89,6 +92,34 @@ async fn retired_connections_are_closed() {
     read(&store).await;
     eventually("the others are closed or closing", async || store.connections() == (0, 1)).await;
     eventually("one connection is open", async || open(&database).await == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn session_that_refuses_writes_is_not_used_again() {
+    let database = database().await;
+    let read_only = database.options.clone().options([("default_transaction_read_only", "on")]);
+    let store = warm(&read_only).await;
+    for left in (0..MAX_CONNECTIONS as usize).rev() {
+        let refused = store.unregister_listener(ListenerId(1)).await.unwrap_err();
+        assert!(refused.to_string().contains("default_transaction_read_only"), "{refused}");
+        eventually("its connection is closed", async || store.connections() == (0, left)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_for_a_connection_that_times_out_says_why_none_is_opened() {
+    let database = database().await;
+    let role = format!("{}_limited", database.options.get_database().unwrap());
+    database.execute(&format!("create role {role} login connection limit 0")).await;
+    let mut options = store_options(database.options.clone().username(&role));
+    options.acquire = Duration::from_millis(300);
+    let store = Store::new(options);
+    let error = store.heads(&[Scope::GATEWAY]).await.unwrap_err().to_string();
+    let expected = "the database is unavailable: no connection within database.acquire_seconds: too many connections for role";
+    assert!(error.starts_with(expected) && error.contains("raise max_connections"), "{error}");
+    assert_eq!(store.acquisitions_timed_out(), 1);
+    store.close().await;
+    database.execute(&format!("drop role {role}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

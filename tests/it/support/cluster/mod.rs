@@ -163,7 +163,7 @@ async fn make_template(options: &PgConnectOptions, name: &str) -> i32 {
         run(format!("drop database if exists {draft} with (force)")).await;
         run(format!("create database {draft}")).await;
         let store = Store::new(store_options(options.clone().database(&draft)));
-        store.migrate(Duration::from_secs(60)).await.unwrap();
+        store.migrate().await.unwrap();
         store.close().await;
         let mut template = options.clone().database(&draft).connect().await.unwrap();
         template.execute(PARTITIONS).await.unwrap();
