@@ -221,7 +221,7 @@ async fn gateway_waiting_for_its_database_terminates_at_once() {
             let metrics = site.http.get("/metrics").await.json();
             assert_eq!((&metrics["code"], &metrics["detail"]), (&json!("unavailable"), &json!(starting)));
             let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-            let refused = site.http.send("POST", "/a/mcp", &[], &ping).await.json();
+            let refused = site.http.send("POST", "/a/mcp", &[], ping).await.json();
             assert_eq!(refused["error"]["message"], starting);
         }
         let signalled = Instant::now();
