@@ -23,11 +23,11 @@ use super::instant;
 use super::openapi::Problems;
 use super::page::{Items, PageParams};
 use super::services::{Admin, Answer, App};
-use crate::audit::AuditRecorder;
 use crate::http::request_id::is_request_id;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::encoding;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow};
+use crate::model::caller::Payer;
 use crate::model::fault::{Fault, Outcome, shortened};
 use crate::model::ids::KeyId;
 
@@ -82,12 +82,14 @@ pub(super) async fn read(
     headers: HeaderMap,
 ) -> Answer<Response> {
     let filter = filter(&app, &authority, &query).await?;
+    let intake = &authority.call().intake;
+    let _permit = intake.wait(app.queries.acquire_audit_read(intake.payer())).await?;
     let sees_hidden = authority.audit()?.sees_hidden();
     if let Some(form) = Form::of(&headers) {
         if query.limit.is_some() || query.cursor.is_some() {
             return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
         }
-        let rows = stream(Arc::clone(&app.audit.log), filter, (form, sees_hidden)).await?;
+        let rows = stream((app, intake.payer()), filter, (form, sees_hidden)).await?;
         let body = Body::from_stream(rows);
         return Ok(([(CONTENT_TYPE, form.mime_type())], body).into_response());
     }
@@ -185,18 +187,18 @@ enum Chunk {
 }
 
 /// All rows, in chunks, as fast as the client reads them. The first chunk is read before the answer begins, so that a database
-/// that is away is an error and no broken answer.
+/// that is away is an error and no broken answer. Each further one has the permits of a read of its own.
 async fn stream(
-    audit: Arc<AuditRecorder>,
+    (app, payer): (Arc<Admin>, Payer),
     filter: AuditFilter,
     (form, sees_hidden): (Form, bool),
 ) -> Result<impl Stream<Item = Result<Bytes, std::io::Error>>, Fault> {
-    let first = Chunk::First(audit.rows(&filter, None, PIECE).await.map_err(Fault::from)?);
-    Ok(try_unfold((audit, filter, first), move |(audit, filter, chunk)| async move {
+    let first = Chunk::First(app.audit.log.rows(&filter, None, PIECE).await.map_err(Fault::from)?);
+    Ok(try_unfold((app, filter, first), move |(app, filter, chunk)| async move {
         let (rows, mut out) = match chunk {
             Chunk::First(rows) => (rows, form.head()),
             Chunk::After(last) => {
-                let rows = audit.rows(&filter, Some(last), PIECE).await;
+                let rows = chunk_after(&app, payer, &filter, last).await;
                 (rows.map_err(std::io::Error::other)?, Vec::new())
             }
             Chunk::End => return Ok(None),
@@ -206,6 +208,17 @@ async fn stream(
         for row in rows {
             form.write(&mut out, &shown(row, sees_hidden));
         }
-        Ok(Some((Bytes::from(out), (audit, filter, next))))
+        Ok(Some((Bytes::from(out), (app, filter, next))))
     }))
+}
+
+async fn chunk_after(
+    app: &Admin,
+    payer: Payer,
+    filter: &AuditFilter,
+    last: AuditPosition,
+) -> Result<Vec<AuditRow>, Fault> {
+    let _read = app.queries.acquire_audit_read(payer).await?;
+    let _query = app.queries.acquire(payer).await?;
+    Ok(app.audit.log.rows(filter, Some(last), PIECE).await?)
 }

@@ -26,7 +26,8 @@ impl FromRequestParts<Arc<Admin>> for Authority {
             admin.authenticator.charge_failure(call.client)?;
         }
         let authority = Authority::new(holder?, call);
-        call.intake.begin_work(&admin.authenticator, authority.grant(), admin.cost(&parts.method))?;
+        let services = (&admin.authenticator, &admin.queries);
+        call.intake.begin_work(services, authority.grant(), admin.cost(&parts.method)).await?;
         Ok(authority)
     }
 }

@@ -70,7 +70,9 @@ impl Authority {
         (status, self.audited_write(status(true), status(false)))
     }
 
+    /// A write waits in a queue of its own, and not with the permit for the queries that precede it.
     fn audited_write(&self, created: StatusCode, changed: StatusCode) -> AuditedWrite {
+        self.call.intake.release_query();
         AuditedWrite::new(Arc::clone(&self.call) as Arc<_>, created.as_u16(), changed.as_u16())
     }
 

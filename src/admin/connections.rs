@@ -273,6 +273,7 @@ pub(super) async fn test(
     let found = app.connections.get(Payer::Gateway, stored.uid).await?;
     let connection = found.ok_or(Fault::NotFound("connection"))?;
     authority.call().with(|context| context.event.connection = Some(stored.slug.clone()));
+    authority.call().intake.release_query();
     let began = Instant::now();
     let fetched = app.catalog.fetcher().probe(&connection, location).await;
     let millis = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -78,6 +78,8 @@ pub(super) async fn search(
         return Err(Fault::invalid_params(format!("limit must be 1 to {MAX_RESULTS}")).into());
     }
     let request = SearchRequest::parse("q", &params.q)?.of_kind(params.kind).limited(limit);
+    // The search waits for its index, and loads by permits of its own.
+    call.authority.call().intake.release_query();
     let (payer, everything) = (Payer::Tenant(agent.tenant), CallerLabels::Everything);
     let found = call.app.catalog.search(payer, (&agent).into(), everything, request).await?;
     Ok(Json(SearchResults { items: found.into_iter().map(SearchResult::from).collect() }))

@@ -12,6 +12,7 @@ use crate::config::Costs;
 use crate::http::credential::Authenticator;
 use crate::http::cursor::CursorSeal;
 use crate::http::problem::AdminFault;
+use crate::http::query_limiter::QueryLimiter;
 use crate::identity::Identity;
 use crate::quota::usage::UsageBook;
 use crate::sources::Connections;
@@ -36,6 +37,8 @@ pub struct Admin {
     pub seal: CursorSeal,
     /// Verifies credentials, and charges requests to the rate limits.
     pub authenticator: Authenticator,
+    /// Bounds the queries of calls.
+    pub queries: Arc<QueryLimiter>,
     /// The usage.
     pub usage: Arc<UsageBook>,
     /// The cost of requests.

@@ -21,6 +21,7 @@ use crate::http::credential::Authenticator;
 use crate::http::cursor::CursorSeal;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::OriginRules;
+use crate::http::query_limiter::QueryLimiter;
 use crate::http::recorder::RequestRecorder;
 use crate::http::request_id::RequestIds;
 use crate::http::tenant_meter::TenantMeter;
@@ -212,6 +213,7 @@ impl Shared<'_> {
             connections: Arc::clone(&services.connections),
             audit: AuditReader::new(Arc::clone(self.recorder.audit())),
             authenticator: self.authenticator.clone(),
+            queries: Arc::new(QueryLimiter::new(settings.database.max_connections as usize)),
             usage: Arc::clone(self.recorder.usage()),
             settable: LimitBounds {
                 dearest: settings.costs.highest().1,

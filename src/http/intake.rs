@@ -1,7 +1,7 @@
 //! The permits of one request to the administration API, from its credential to its answer.
 //!
-//! The work permit is released while the body is awaited: no shared resource is held for as long as a client takes to
-//! send.
+//! The permits for work and for queries are released while the body is awaited: no shared resource is held for as long as
+//! a client takes to send.
 
 use std::sync::Arc;
 
@@ -14,12 +14,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::body;
 use super::context::RequestContext;
 use super::credential::Authenticator;
+use super::query_limiter::{QueryLimiter, QueryPermit};
 use crate::identity::grant::Grant;
 use crate::model::audit::event::Event;
 use crate::model::audit::write::AuditedCall;
+use crate::model::caller::Payer;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::quota::limits::{CallInFlight, Limits, RateLimitStatus, UploadReservation};
+
+/// Answers up to this many bytes have no reservation: the bounds on connections and requests bound them.
+const SHORT_ANSWER: usize = 64 * 1024;
 
 /// The permits of one request. They are released with its [`SharedContext`].
 #[derive(Debug)]
@@ -37,6 +42,9 @@ struct HeldPermits {
     grant: Option<Arc<Grant>>,
     /// The address of a request that needs no credential.
     visitor: Option<ClientAddress>,
+    /// Grants the permits for queries, if the credential is verified.
+    queries: Option<Arc<QueryLimiter>>,
+    query: Option<QueryPermit>,
     work: Option<OwnedSemaphorePermit>,
     body: Option<UploadReservation>,
     call: Option<CallInFlight>,
@@ -49,14 +57,14 @@ impl Intake {
         Self { limits, permits, held: Mutex::default() }
     }
 
-    /// Charges a request whose credential is verified, and acquires a work permit. `None` is the operator, which has no
-    /// rate limit.
+    /// Charges a request whose credential is verified, and acquires a permit for queries and a work permit. `None` is the
+    /// operator, which has no rate limit.
     ///
     /// # Errors
-    /// [`Fault::Unavailable`], [`Fault::RateLimited`].
-    pub fn begin_work(
+    /// [`Fault::Unavailable`], [`Fault::RateLimited`], and those of the credential, which may end while the request waits.
+    pub async fn begin_work(
         &self,
-        authenticator: &Authenticator,
+        (authenticator, queries): (&Authenticator, &Arc<QueryLimiter>),
         grant: Option<&Arc<Grant>>,
         cost: u32,
     ) -> Result<(), Fault> {
@@ -72,8 +80,54 @@ impl Intake {
             held.call = Some(call);
             held.status = status;
         }
-        self.held.lock().authenticator = Some(authenticator.clone());
+        {
+            let mut held = self.held.lock();
+            held.authenticator = Some(authenticator.clone());
+            held.queries = Some(Arc::clone(queries));
+        }
+        self.resume_work().await
+    }
+
+    /// Acquires the permits of a request whose credential is verified. It waits for the one for queries, and has no work
+    /// permit until then.
+    async fn resume_work(&self) -> Result<(), Fault> {
+        let queries = self.held.lock().queries.clone();
+        if let Some(queries) = queries {
+            let permit = queries.acquire(self.payer()).await?;
+            self.held.lock().query = Some(permit);
+            self.verify_grant_again().await?;
+        }
         self.acquire_work_permit()
+    }
+
+    /// Who pays for the queries of the request.
+    pub fn payer(&self) -> Payer {
+        let tenant = |grant: &Arc<Grant>| Payer::Tenant(grant.credential.tenant);
+        self.held.lock().grant.as_ref().map_or(Payer::Gateway, tenant)
+    }
+
+    /// Releases the permit for queries, once the request has read what it needs: before a write, which has a queue of its own,
+    /// before a wait, and with the answer.
+    pub fn release_query(&self) {
+        self.held.lock().query = None;
+    }
+
+    /// Reserves the memory of a complete answer until it is sent, which takes as long as its client wants.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`].
+    pub fn reserve_answer(&self, answer: Bytes) -> Result<Bytes, Fault> {
+        let (grant, verified) = {
+            let held = self.held.lock();
+            (held.grant.clone(), held.authenticator.is_some())
+        };
+        // What is answered without a credential is part of the program.
+        if !verified || answer.len() <= SHORT_ANSWER {
+            return Ok(answer);
+        }
+        let credential = grant.as_ref().map(|grant| &grant.credential);
+        let reserved = self.limits.reserve_answer(credential, answer.len())?;
+        Ok(Bytes::from_owner(ReservedAnswer { answer, _reserved: reserved }))
     }
 
     /// Charges a request that needs no credential to its address.
@@ -105,22 +159,26 @@ impl Intake {
         Ok(())
     }
 
-    /// Waits for a permit that requests share, without a work permit, so that waiting requests take none from others. The
-    /// grant is verified again afterwards.
+    /// Waits for a permit that requests share, without permits for work and queries, so that waiting requests take none from
+    /// others. The grant is verified again afterwards.
     ///
     /// # Errors
     /// Those of the wait and of the credential; [`Fault::Unavailable`].
     pub async fn wait<T>(&self, wait: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        self.held.lock().work = None;
+        self.pause_work();
         let waited = wait.await?;
-        self.verify_grant_again().await?;
-        self.acquire_work_permit()?;
+        self.resume_work().await?;
         Ok(waited)
     }
 
-    /// Reads the request's body, of at most `limit` bytes, without a work permit. The reservation lasts until the request
-    /// is answered. The credential is verified again if it had to wait for the body. A request without one has no work
-    /// permit afterwards either.
+    fn pause_work(&self) {
+        let mut held = self.held.lock();
+        (held.work, held.query) = (None, None);
+    }
+
+    /// Reads the request's body, of at most `limit` bytes, without permits for work and queries. The reservation lasts until
+    /// the request is answered. The credential is verified again if it had to wait for the body. A request without one has
+    /// no permits afterwards either.
     ///
     /// # Errors
     /// Those of [`body::read`] and of the credential; [`Fault::Unavailable`].
@@ -128,31 +186,24 @@ impl Intake {
     where
         B: HttpBody<Data = Bytes> + Unpin,
     {
-        let (grant, visitor, verified) = {
-            let mut held = self.held.lock();
-            held.work = None;
-            (held.grant.clone(), held.visitor, held.authenticator.is_some())
+        self.pause_work();
+        let (grant, visitor, authenticator) = {
+            let held = self.held.lock();
+            (held.grant.clone(), held.visitor, held.authenticator.clone())
         };
         let credential = grant.as_ref().map(|grant| &grant.credential);
         let reserve = |bytes| self.limits.reserve(credential, visitor, bytes);
         let mut received = body::read(body, limit, self.limits.pace(), reserve).await?;
         if let Some(reserved) = &mut received.reserved {
             reserved.shrink_to(received.bytes.len());
-            self.verify_again(headers).await?;
+            // An operator key may be out of force by now.
+            authenticator.as_ref().map_or(Ok(()), |authenticator| authenticator.read(headers).map(drop))?;
         }
         self.held.lock().body = received.reserved;
-        if verified {
-            self.acquire_work_permit()?;
+        if authenticator.is_some() {
+            self.resume_work().await?;
         }
         Ok(received.bytes)
-    }
-
-    /// Fails if the credential was revoked or expired since it was verified. An operator key may be out of force by now.
-    async fn verify_again(&self, headers: &HeaderMap) -> Result<(), Fault> {
-        let authenticator = self.held.lock().authenticator.clone();
-        let Some(authenticator) = authenticator else { return Ok(()) };
-        authenticator.read(headers)?;
-        self.verify_grant_again().await
     }
 
     /// Fails if the grant was revoked or expired since it was verified. Its scopes and agents are compared with nothing: they
@@ -166,6 +217,18 @@ impl Intake {
             Some((authenticator, grant)) => authenticator.identity().current_grant(&grant).await.map(drop),
             None => Ok(()),
         }
+    }
+}
+
+/// Bytes of an answer, and the reservation of their memory.
+struct ReservedAnswer {
+    answer: Bytes,
+    _reserved: UploadReservation,
+}
+
+impl AsRef<[u8]> for ReservedAnswer {
+    fn as_ref(&self) -> &[u8] {
+        &self.answer
     }
 }
 

@@ -12,6 +12,7 @@ pub mod operator_keys;
 pub mod origin;
 pub mod precondition;
 pub mod problem;
+pub mod query_limiter;
 pub mod recorder;
 pub mod refusals;
 pub mod request_id;

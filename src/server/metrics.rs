@@ -183,7 +183,7 @@ impl Metrics {
         }
         let help = "Requests refused since too many of their key or agent were in flight.";
         out.counter("waggle_shed_total", help, stats.shed);
-        let help = "Bytes reserved for request bodies.";
+        let help = "Bytes reserved for request bodies, and for long answers of the administration API.";
         out.gauge("waggle_upload_bytes", help, stats.upload_bytes);
         let help = "Rate limiters in memory, by subject.";
         let mut family = out.family("waggle_limiters", Kind::Gauge, help);

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use governor::clock::{Clock, DefaultClock};
 
 use super::caller_limiters::{CallerLimiters, ChargedLimiters};
-use super::uploads::{UploadReservation, Uploader};
+use super::uploads::{UploadOptions, UploadReservation, Uploader};
 use super::{Left, Limiter, Limits, RateLimitHolder, RateLimitStatus, RateLimitSubject};
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
@@ -111,6 +111,21 @@ impl<C: Clock + Clone> Limits<C> {
             (None, None) => (None, None),
         };
         self.uploads.reserve(own, group, bytes)
+    }
+
+    /// Reserves memory for a complete answer, as for a body, but at most what one credential may have: an answer is longer
+    /// than the body that it was made of, and must not be refused for that.
+    ///
+    /// # Errors
+    /// [`Fault::Unavailable`].
+    pub fn reserve_answer(
+        &self,
+        credential: Option<&Credential>,
+        bytes: usize,
+    ) -> Result<UploadReservation, Fault> {
+        let UploadOptions { per_tenant, per_key, .. } = self.options.uploads;
+        let most = usize::try_from(per_key.min(per_tenant)).unwrap_or(usize::MAX);
+        self.reserve(credential, None, bytes.min(most))
     }
 
     fn enter(&self, limiter: Option<&Limiter>, most: u32) -> Result<(), Fault> {
@@ -231,6 +246,16 @@ impl<C: Clock + Clone> Limits<C> {
     pub fn charge_visit(&self, client: ClientAddress, cost: u32) -> Result<Option<RateLimitStatus>, Fault> {
         let address = self.visits.of(client.network(), self.options.address);
         self.charge([(LimitScope::Address, address)].iter(), cost, self.visits.now())
+    }
+
+    /// Charges a request to an agent that the credential belongs to but may not use to its key.
+    ///
+    /// # Errors
+    /// [`Fault::RateLimited`].
+    pub fn charge_refused(&self, credential: &Credential, cost: u32) -> Result<(), Fault> {
+        let rate = credential.limits.over(self.options.key);
+        let key = self.holders.of(RateLimitHolder::Key(credential.key), rate);
+        self.charge([(LimitScope::Key, key)].iter(), cost, self.holders.now()).map(drop)
     }
 
     fn key_of(&self, credential: &Credential) -> (LimitScope, Arc<Limiter>) {

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use axum::body::to_bytes;
+use axum::response::Response as AxumResponse;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use hyper::body::Incoming;
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::{Body as HttpBody, Incoming};
 use tower::ServiceExt;
 
 use super::surfaces::Arrival;
@@ -59,13 +62,29 @@ impl AdminCall {
         let mut request = Request::from_parts(parts.clone(), axum::body::Body::new(self.body.clone()));
         request.extensions_mut().insert(Arc::clone(&self.context));
         let Ok(answered) = surfaces.admin.clone().oneshot(request).await;
-        let mut response = admin::finish(answered, id.to_str().ok()).map(Body::Axum);
+        self.context.intake.release_query();
+        let answered = admin::finish(answered, id.to_str().ok());
+        let mut response = match self.reserve(parts, answered).await {
+            Ok(answered) => answered.map(Body::Axum),
+            Err(fault) => return arrival.problem(&fault),
+        };
         if precondition::is_known(&parts.method, &parts.headers, response.status(), response.headers()) {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             *response.body_mut() = Body::empty();
             response.headers_mut().remove(CONTENT_TYPE);
         }
         response
+    }
+
+    /// Reserves the memory of what is read, until it is sent. An answer to a write is short, and says that it succeeded.
+    async fn reserve(&self, parts: &Parts, answered: AxumResponse) -> Result<AxumResponse, Fault> {
+        let Some(size) = answered.body().size_hint().exact().filter(|_| parts.method == Method::GET) else {
+            return Ok(answered);
+        };
+        let (head, body) = answered.into_parts();
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let whole = to_bytes(body, size).await.map_err(|error| Fault::Internal(error.to_string()))?;
+        Ok(Response::from_parts(head, self.context.intake.reserve_answer(whole)?.into()))
     }
 
     /// Reads the context of the request.

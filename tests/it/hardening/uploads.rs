@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::database;
@@ -92,6 +92,36 @@ async fn upload_memory_is_shared_between_tenants() {
     }
     let refused = answer(&mut announce(&replica, &replica.operator, Some(3 * MIB)).await).await;
     assert!(refused.starts_with("HTTP/1.1 503 "), "the process has 2 MiB left: {refused}");
+}
+
+#[tokio::test]
+async fn unread_answers_of_one_key_reserve_its_memory() {
+    const SIZE: usize = 16 * MIB;
+    const PATH: &str = "/admin/v1/agents/a/resources/content?uri=x%3A1";
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    let key = replica.acme("a").await;
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/octet-stream")];
+    assert_eq!(replica.http.send("PUT", PATH, &headers, vec![0; SIZE]).await.status, 201);
+    let mut unread = Vec::new();
+    for nth in 1..=4 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        let mut stream = socket.connect(replica.running.address).await.unwrap();
+        let head = format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {bearer}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        unread.push(stream);
+        wait_for_reserved(&replica, nth * SIZE).await;
+    }
+    assert_eq!(replica.http.send("GET", PATH, &headers, "").await.status, 503);
+    assert_eq!(replica.http.admin(&key, "GET", "/agents/a/resources", None).await.status, 200);
+    unread.pop();
+    wait_for_reserved(&replica, 3 * SIZE).await;
+    let read = replica.http.send("GET", PATH, &headers, "").await;
+    assert_eq!((read.status.as_u16(), read.text().len()), (200, SIZE));
+    drop(unread);
+    wait_for_reserved(&replica, 0).await;
 }
 
 #[tokio::test]

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sqlx::Executor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use super::{five_for_a_key, left, lists};
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::database;
+use crate::support::wait::eventually;
 
 async fn get(replica: &Replica, key: &str, path: &str) -> u16 {
     replica.http.admin(key, "GET", path, None).await.status.as_u16()
@@ -123,4 +126,39 @@ fn every_operation_documents_status_429() {
     for (method, operation) in operations {
         assert!(operation["responses"].get("429").is_some(), "{method} {}", operation["operationId"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_of_one_tenant_occupy_a_part_of_the_pool() {
+    // As many as the pool has connections, and more.
+    const READS: usize = 24;
+    let database = database().await;
+    let replica = Builder::new(&database).start().await;
+    replica.acme("a").await;
+    let (_, auditor) = replica.key("a", &["audit"]).await;
+    replica.tenant("bee").await;
+    replica.agent("bee", "b").await;
+    let (_, other) = replica.key("b", &["registry"]).await;
+    let mut blocking = database.connect().await;
+    blocking.execute("begin; lock table audit_log in access exclusive mode").await.unwrap();
+    let mut reads = JoinSet::new();
+    for nth in 0..READS {
+        let (http, key) = (replica.http.clone(), auditor.clone());
+        let path = format!("/audit?request=none{nth}");
+        reads.spawn(async move { http.admin(&key, "GET", &path, None).await.status.as_u16() });
+    }
+    let waiting = "select count(*) from pg_stat_activity where datname = current_database() \
+                   and wait_event_type = 'Lock' and query ilike 'select%audit_log%'";
+    eventually("two reads are blocked", async || database.number(waiting).await >= 2).await;
+    for path in ["/agents/b/prompts", "/agents/b/resources"] {
+        assert_eq!(get(&replica, &other, path).await, 200);
+    }
+    assert_eq!(
+        get(&replica, &auditor, "/audit?agent=unknown").await,
+        404,
+        "what precedes a read does not wait"
+    );
+    assert_eq!(database.number(waiting).await, 2);
+    blocking.execute("rollback").await.unwrap();
+    assert_eq!(reads.join_all().await, [200; READS]);
 }
