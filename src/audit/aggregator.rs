@@ -1,6 +1,6 @@
-//! Aggregation: bounds the number of audit rows that unauthenticated or rate-limited callers cause. Requests
-//! without a valid credential beyond a number per minute, and refused requests of a key beyond its burst,
-//! share rows with a count.
+//! Aggregation: bounds the number of audit rows that callers cause with requests that cost them nothing. Requests
+//! without a valid credential beyond a number per minute, and refused requests and discoveries of a key beyond its
+//! burst, share rows with a count.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,6 +17,7 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Outcome;
 use crate::model::ids::{AgentId, KeyId, TenantId};
 use crate::model::limits::Rate;
+use crate::model::method::Method;
 
 /// Duration of a window, after which its sums are written.
 const WINDOW: Duration = Duration::MINUTE;
@@ -24,9 +25,9 @@ const WINDOW: Duration = Duration::MINUTE;
 const ROWS_PER_ADDRESS: u32 = 60;
 /// Own rows per window for all requests without a valid credential.
 const ROWS_UNAUTHENTICATED: u32 = 600;
-/// Own rows per window for refused requests of a key without a rate.
+/// Own rows per window for refused requests and discoveries of a key without a rate.
 const ROWS_PER_KEY: u32 = 400;
-/// Maximum number of keys whose refusals are counted; those of further keys are aggregated at once.
+/// Maximum number of keys whose refusals and discoveries are counted; those of further keys are aggregated at once.
 const MAX_KEYS: usize = 4_096;
 /// Maximum number of sums by source and agent per window. With more groups, a random sample is kept and the
 /// rest is summed by outcome.
@@ -87,17 +88,18 @@ impl Aggregator {
 
     /// Whether an event gets a row of its own; otherwise it is added to a sum.
     pub(super) fn admit(&self, event: &Event) -> bool {
-        let refused = event.status.is_some_and(|status| status >= 400);
+        let is_free =
+            event.status.is_some_and(|status| status >= 400) || event.method == Method::Discover.name();
         match (event.actor.kind, event.actor.key) {
             (ActorKind::Unknown | ActorKind::Anybody, _) => {
                 let mut window = self.state.lock();
                 window.admit_unauthenticated(event.client.network()) || window.add(event)
             }
-            (_, Some(key)) if refused => {
+            (_, Some(key)) if is_free => {
                 let rate = event.actor.limits.over(self.key_rate);
                 let most = rate.map_or(ROWS_PER_KEY, |rate| rate.burst.get());
                 let mut window = self.state.lock();
-                window.admit_refusal(key, most) || window.add(event)
+                window.admit_free(key, most) || window.add(event)
             }
             _ => true,
         }
@@ -141,7 +143,7 @@ impl Window {
         admitted
     }
 
-    fn admit_refusal(&mut self, key: KeyId, most: u32) -> bool {
+    fn admit_free(&mut self, key: KeyId, most: u32) -> bool {
         if self.keys.len() >= MAX_KEYS && !self.keys.contains_key(&key) {
             return false;
         }
@@ -369,6 +371,18 @@ mod tests {
         let keys: Vec<_> = rows.iter().map(|row| row.actor.key.map(|key| key.0.as_u128())).collect();
         assert_eq!(keys, [Some(1), Some(2)]);
         assert!(rows[1].subject.as_deref().unwrap().starts_with("70 requests from "));
+    }
+
+    #[test]
+    fn discoveries_of_a_key_have_own_rows_up_to_its_burst() {
+        let aggregator = aggregator();
+        let discover =
+            Event { method: Cow::Borrowed("server/discover"), ..by_key(1, RateLimit::default(), 200) };
+        assert_eq!((0..100).filter(|_| aggregator.admit(&discover)).count(), 10);
+        let rows = aggregator.end(START);
+        assert_eq!(rows.len(), 1);
+        assert_eq!((&*rows[0].method, rows[0].outcome), ("audit/aggregated", Outcome::Ok));
+        assert!(rows[0].subject.as_deref().unwrap().starts_with("90 requests from "));
     }
 
     #[test]

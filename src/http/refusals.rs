@@ -2,7 +2,7 @@
 //! resources extends it), and their bodies: read for the JSON-RPC id, and discarded so that the answer arrives.
 //!
 //! Both wait for an unauthenticated client, so [`Refusals`] has a small pool of its own, separate from the slots of other
-//! requests. If the pool is exhausted, or the address is barred, the body is not read.
+//! requests. If the pool or the part of the address is exhausted, or the address is barred, the body is not read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::body::{self, Received};
+use crate::cache::{CountGuard, KeyedCounts};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::quota::limits::{BodyPace, Limits};
@@ -25,20 +26,27 @@ const REFUSED_TIME: Duration = Duration::from_secs(1);
 /// They may be slow until then.
 const PACE: BodyPace = BodyPace { window: REFUSED_TIME, bytes_per_second: 0 };
 
+/// The part of the places that one address may have: a quarter.
+const ADDRESS_PART: usize = 4;
+
 /// Reads the bodies of refused requests.
 #[derive(Debug)]
 pub struct Refusals {
     places: Semaphore,
+    /// Places in use, by address.
+    used: Arc<KeyedCounts<ClientAddress>>,
+    per_address: usize,
     limits: Arc<Limits>,
 }
 
 impl Refusals {
     /// Reads up to `places` bodies concurrently.
     pub fn new(places: usize, limits: Arc<Limits>) -> Self {
-        Self { places: Semaphore::new(places), limits }
+        let per_address = places.div_ceil(ADDRESS_PART);
+        Self { places: Semaphore::new(places), used: Arc::default(), per_address, limits }
     }
 
-    /// The body of a refused request; empty if the pool is exhausted or the address is barred.
+    /// The body of a refused request; empty if the pool or the part of the address is exhausted, or the address is barred.
     pub async fn read<B>(&self, client: ClientAddress, body: &mut B) -> Bytes
     where
         B: HttpBody<Data = Bytes> + Unpin,
@@ -63,8 +71,11 @@ impl Refusals {
         }
     }
 
-    fn place(&self, client: ClientAddress) -> Option<SemaphorePermit<'_>> {
-        if self.limits.is_barred(client) { None } else { self.places.try_acquire().ok() }
+    fn place(&self, client: ClientAddress) -> Option<(CountGuard<ClientAddress>, SemaphorePermit<'_>)> {
+        if self.limits.is_barred(client) {
+            return None;
+        }
+        self.used.try_add(client.network(), self.per_address).zip(self.places.try_acquire().ok())
     }
 }
 
@@ -90,5 +101,41 @@ pub fn challenge(fault: &Fault) -> Option<HeaderValue> {
         ))
         .ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::Refusals;
+    use crate::model::client_address::ClientAddress;
+    use crate::quota::limits::{BodyPace, LimitOptions, Limits, UploadOptions};
+
+    #[test]
+    fn one_address_has_a_quarter_of_the_places() {
+        let pace = BodyPace { window: Duration::ZERO, bytes_per_second: 0 };
+        let limits = LimitOptions {
+            key: None,
+            agent: None,
+            tenant: None,
+            address: None,
+            concurrent_per_key: 1,
+            concurrent_per_agent: 1,
+            look_ups: None,
+            penalty: Duration::ZERO,
+            remembered: 1,
+            uploads: UploadOptions { total: 0, per_tenant: 0, per_key: 0, pace },
+        };
+        let refusals = Refusals::new(6, Arc::new(Limits::new(limits)));
+        let client = |nth| ClientAddress::from(IpAddr::from(Ipv4Addr::new(192, 0, 2, nth)));
+        let first = [refusals.place(client(1)), refusals.place(client(1))];
+        assert!(first.iter().all(Option::is_some) && refusals.place(client(1)).is_none());
+        let others: Vec<_> = (2..=5).map(|nth| refusals.place(client(nth)).is_some()).collect();
+        assert_eq!(others, [true; 4]);
+        drop(first);
+        assert!(refusals.place(client(1)).is_some());
     }
 }

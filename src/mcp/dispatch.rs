@@ -24,6 +24,7 @@ use crate::http::media_type;
 use crate::identity::grant::Caller;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, Outcome};
+use crate::model::method::Era;
 use crate::model::scope::Scope;
 use crate::model::session::Session;
 use crate::quota::limits::Admission;
@@ -48,7 +49,7 @@ impl Endpoint {
         if let Ok(incoming) = &incoming {
             request.read(incoming, named_or(version, era));
         }
-        let charged = self.charge(request, caller, admission, &incoming).await;
+        let charged = self.charge(request, caller, admission, (era.era(), &incoming)).await;
         let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
         let version = match (&incoming, &charged, era) {
             // A body that cannot be read is answered in the revision of its session.
@@ -78,11 +79,11 @@ impl Endpoint {
         request: &mut McpRequest<'_>,
         caller: &Caller,
         admission: &Admission<'_>,
-        incoming: &Result<Incoming<'_>, Rejected<'_>>,
+        (era, incoming): (Era, &Result<Incoming<'_>, Rejected<'_>>),
     ) -> Result<(), Fault> {
-        request.rate_limit = admission.charge(cost_of(&self.options.costs, incoming))?;
+        request.rate_limit = admission.charge(cost_of(&self.options.costs, era, incoming))?;
         if let Ok(incoming) = incoming {
-            self.recorder.usage().take_calls(caller.into(), calls_of(incoming)).await?;
+            self.recorder.usage().take_calls(caller.into(), calls_of(era, incoming)).await?;
         }
         Ok(())
     }

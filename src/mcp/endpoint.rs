@@ -222,8 +222,8 @@ impl Endpoint {
         let era = era::decide(&request.headers, &incoming);
         request.classified(label_of(incoming.as_ref()), era.era());
         let free = match fault {
-            Fault::RateLimited { .. } => cost_of(&self.options.costs, &incoming) == 0,
-            _ => incoming.as_ref().is_ok_and(|incoming| calls_of(incoming) == 0),
+            Fault::RateLimited { .. } => cost_of(&self.options.costs, era.era(), &incoming) == 0,
+            _ => incoming.as_ref().is_ok_and(|incoming| calls_of(era.era(), incoming) == 0),
         };
         if free { self.work(request, caller, admission, &bytes).await } else { fail(request, fault) }
     }
@@ -240,15 +240,23 @@ impl Endpoint {
             return refuse(request, &fault, body).await;
         }
         if era == Era::Modern || !headers.session_id.is_present() {
-            return method_not_allowed("POST");
+            return self.method_not_allowed(request, "POST");
         }
         let streams = parts.method == Method::GET && media_type::wants_events(&parts.headers);
         if !streams && parts.method != Method::DELETE {
-            return method_not_allowed("GET, POST, DELETE");
+            return self.method_not_allowed(request, "GET, POST, DELETE");
         }
         match self.use_session(request, &headers, streams).await {
             Ok(response) => response,
             Err(fault) => refuse(request, &fault, body).await,
+        }
+    }
+
+    /// Refuses the HTTP method, which no credential is needed for: the address is charged.
+    fn method_not_allowed(&self, request: &mut McpRequest<'_>, allowed: &'static str) -> Response<Body> {
+        match self.authenticator.limits().charge_visit(request.client(), self.options.costs.other) {
+            Ok(_) => method_not_allowed(allowed),
+            Err(fault) => fail(request, &fault),
         }
     }
 
@@ -275,7 +283,11 @@ impl Endpoint {
 
     async fn admit_message(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         let caller = self.admit(request).await?;
-        media_type::check_json(&request.parts.headers)?;
+        if let Err(fault) = media_type::check_json(&request.parts.headers) {
+            let admission = self.authenticator.limits().admit(&(&*caller).into(), request.client())?;
+            admission.charge(self.options.costs.other)?;
+            return Err(fault);
+        }
         Ok(caller)
     }
 
@@ -338,6 +350,10 @@ impl Endpoint {
         };
         let grant = self.authenticator.verify(presented, request.client()).await?;
         request.context.identified(grant.as_deref(), || identity.now());
-        identity.admit(grant, request.client(), &request.agent).await.map(Arc::new)
+        let admitted = identity.admit(grant.clone(), request.client(), &request.agent).await;
+        if let (Err(Fault::InsufficientScope(_) | Fault::AgentDisabled), Some(grant)) = (&admitted, &grant) {
+            self.authenticator.limits().charge_refused(&grant.credential, self.options.costs.other)?;
+        }
+        admitted.map(Arc::new)
     }
 }

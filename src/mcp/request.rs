@@ -15,7 +15,7 @@ use super::tools;
 use super::version::ProtocolVersion;
 use super::wire::members::{Members, text_of};
 use super::wire::parts::{META_CLIENT_INFO, META_TRACEPARENT};
-use super::wire::{Incoming, Message, MethodName, Rejected, message};
+use super::wire::{Incoming, Message, MethodName, Rejected, Request, message};
 use crate::catalog::read::SourceUse;
 use crate::config::Costs;
 use crate::http::context::{BatchMessage, HiddenCheck, RequestContext};
@@ -26,7 +26,7 @@ use crate::model::audit::event::{ClientName, named, subject};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::{SessionUid, Slug};
-use crate::model::method::{Era, Method};
+use crate::model::method::{CostClass, Era, Method};
 use crate::model::session::Session;
 use crate::quota::limits::RateLimitStatus;
 use crate::telemetry::span;
@@ -274,32 +274,35 @@ pub(super) fn label_of(incoming: Result<&Incoming<'_>, &Rejected<'_>>) -> Method
     }
 }
 
-/// The cost of a body, by its methods alone; of a batch, the sum of its members.
-pub(super) fn cost_of(costs: &Costs, incoming: &Result<Incoming<'_>, Rejected<'_>>) -> u32 {
+/// The cost of a body, by its era and its methods alone; of a batch, the sum of its members.
+pub(super) fn cost_of(costs: &Costs, era: Era, incoming: &Result<Incoming<'_>, Rejected<'_>>) -> u32 {
+    let cost = |message: &Message<'_>| match message {
+        Message::Request(request) => costs.of(class_of(request, era)),
+        Message::Notification { .. } | Message::Response => costs.other,
+    };
     match incoming {
-        Ok(Incoming::Message(message)) => of_message(costs, message),
-        Ok(Incoming::Batch(members)) => {
-            let cost = |message: Message<'_>| of_message(costs, &message);
-            members.iter().map(|member| message(member.get()).map_or(costs.other, cost)).sum()
-        }
+        Ok(Incoming::Message(message)) => cost(message),
+        Ok(Incoming::Batch(members)) => members
+            .iter()
+            .map(|member| message(member.get()).map_or(costs.other, |message| cost(&message)))
+            .sum(),
         Err(_) => costs.other,
     }
 }
 
-fn of_message(costs: &Costs, message: &Message<'_>) -> u32 {
-    match message {
-        Message::Request(request) => costs.of(match request.method.known() {
-            Some(Method::CallTool) => tools::cost_of(&request.params),
-            _ => request.method.cost(),
-        }),
-        Message::Notification { .. } | Message::Response => costs.other,
+/// A method that the era lacks costs what an unknown one does: a legacy `server/discover` is not free.
+fn class_of(request: &Request<'_>, era: Era) -> CostClass {
+    match request.method.known() {
+        Some(method) if !method.exists_in(era) => CostClass::Other,
+        Some(Method::CallTool) => tools::cost_of(&request.params),
+        _ => request.method.cost(),
     }
 }
 
 /// The number of requests in a body. Notifications, responses and discovery do not count.
-pub(super) fn calls_of(incoming: &Incoming<'_>) -> u32 {
+pub(super) fn calls_of(era: Era, incoming: &Incoming<'_>) -> u32 {
     let one = |message: &Message<'_>| match message {
-        Message::Request(request) => u32::from(request.method.cost().takes_quota()),
+        Message::Request(request) => u32::from(class_of(request, era).takes_quota()),
         Message::Notification { .. } | Message::Response => 0,
     };
     match incoming {

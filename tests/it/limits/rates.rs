@@ -161,6 +161,55 @@ async fn stream_costs_five_and_discovery_is_free() {
 }
 
 #[tokio::test]
+async fn legacy_discovery_is_charged_as_an_unknown_method() {
+    let database = database().await;
+    let replica = five_for_a_key(&database).start().await;
+    let key = replica.acme("a").await;
+    let member = |id| json!({"jsonrpc": "2.0", "id": id, "method": "server/discover"});
+    let batch: Vec<_> = (0..4).map(member).collect();
+    let answered = replica.http.post("a", &key, &json!(batch)).await;
+    assert_eq!((answered.status.as_u16(), left(&answered).as_deref()), (200, Some("\"key\";r=1")));
+    let answered = replica.http.post("a", &key, &member(1)).await;
+    assert_eq!(answered.json()["error"]["code"], -32601);
+    assert_eq!(lists(&replica, "a", &key, 1).await, [429]);
+}
+
+#[tokio::test]
+async fn request_refused_before_its_body_is_charged_to_its_key() {
+    let database = database().await;
+    let replica = five_for_a_key(&database).start().await;
+    let key = replica.acme("a").await;
+    let (_, registry) = replica.key("a", &["registry"]).await;
+    assert_eq!(lists(&replica, "a", &registry, 6).await, [403, 403, 403, 403, 403, 429], "scope");
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        let headers = [("x-agent-api-key", key.as_str()), ("content-type", "text/plain")];
+        statuses.push(replica.http.send("POST", "/a/mcp", &headers, "{}").await.status.as_u16());
+    }
+    assert_eq!(statuses, [415, 415, 415, 415, 415, 429], "content type");
+    let (_, disabled) = replica.key("a", &["mcp"]).await;
+    assert_eq!(replica.admin("PATCH", "/agents/a", Some(json!({"enabled": false}))).await.status, 200);
+    assert_eq!(lists(&replica, "a", &disabled, 6).await, [403, 403, 403, 403, 403, 429], "disabled");
+}
+
+#[tokio::test]
+async fn unsupported_http_method_is_charged_to_its_address() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_LIMITS__ADDRESS_PER_SECOND", 1)
+        .set("WAGGLE_LIMITS__ADDRESS_BURST", 5)
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        statuses.push(replica.http.send("PUT", "/a/mcp", &[], "").await.status.as_u16());
+    }
+    assert_eq!(statuses, [405, 405, 405, 405, 405, 429]);
+    assert_eq!(lists(&replica, "a", &key, 1).await, [200], "the address has no penalty");
+}
+
+#[tokio::test]
 async fn batch_costing_more_than_the_burst_is_refused() {
     let database = database().await;
     let replica = five_for_a_key(&database).start().await;
