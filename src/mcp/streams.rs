@@ -1,4 +1,4 @@
-//! The limits on open streams: of a credential, of a tenant, of a session and of the replica.
+//! The limits on open streams: of a credential, of a tenant, of strangers at its agents, of a session and of the replica.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,6 +19,8 @@ use crate::model::method::Era;
 const RETRY: Duration = Duration::from_secs(1);
 /// The part of the replica's streams that one tenant leaves to others: a quarter.
 const OTHERS_PART: usize = 4;
+/// The part of a tenant's streams that strangers at its public agents may have: half.
+const STRANGERS_PART: usize = 2;
 
 /// Why the gateway ends a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,20 +77,23 @@ pub struct StreamStats {
     pub notified: u64,
 }
 
-/// The holders that streams are counted for: a key, or an address without one, the tenant of the agent, and a session.
+/// The holders that streams are counted for: a key, or an address without one, the tenants of the agent and of the key, all
+/// strangers at the agents of a tenant, and a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Counted {
     Key(KeyId),
     /// An address without a key, at public agents.
     Anonymous(ClientAddress),
     Tenant(TenantId),
+    /// All callers of a tenant's public agents without a credential of the tenant.
+    Strangers(TenantId),
     Session(SessionUid),
 }
 
 /// A permit for one stream, released when dropped.
 #[derive(Debug)]
 pub(super) struct StreamPermit {
-    _counted: [Option<CountGuard<Counted>>; 3],
+    _counted: [Option<CountGuard<Counted>>; 5],
     era: Arc<EraStreams>,
     _permit: OwnedSemaphorePermit,
 }
@@ -138,7 +143,8 @@ impl Streams {
             Some(grant) => (Counted::Key(grant.credential.key), LimitScope::Key),
             None => (Counted::Anonymous(client.network()), LimitScope::Address),
         };
-        let tenant = Counted::Tenant(caller.agent_ref().tenant);
+        let tenant = caller.tenant;
+        let own = caller.grant.as_ref().map(|grant| grant.credential.tenant);
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| Fault::BUSY)?;
         let session = session.map(Counted::Session);
@@ -148,9 +154,17 @@ impl Streams {
             self.open.try_add(counted, if replaces { usize::MAX } else { most }).ok_or(limited)
         };
         let holder = count(holder, self.per_holder, scope)?;
-        let tenant = count(tenant, self.per_tenant, LimitScope::Tenant)?;
+        let of_tenant = |tenant| count(Counted::Tenant(tenant), self.per_tenant, LimitScope::Tenant);
+        let agents = of_tenant(tenant)?;
+        let keys = own.filter(|own| *own != tenant).map(of_tenant).transpose()?;
+        let is_stranger = own != Some(tenant);
+        let strangers = is_stranger.then(|| {
+            let most = self.per_tenant.div_ceil(STRANGERS_PART);
+            count(Counted::Strangers(tenant), most, LimitScope::Tenant)
+        });
+        let strangers = strangers.transpose()?;
         let of_session = session.and_then(|session| self.open.try_add(session, usize::MAX));
-        let counted = [Some(holder), Some(tenant), of_session];
+        let counted = [Some(holder), Some(agents), keys, strangers, of_session];
         let [legacy, modern] = &self.eras;
         let era = Arc::clone(if session.is_some() { legacy } else { modern });
         era.open.fetch_add(1, Ordering::Relaxed);

@@ -294,6 +294,36 @@ async fn tenant_leaves_a_quarter_of_the_streams_to_others() {
 }
 
 #[tokio::test]
+async fn streams_at_public_agents_count_for_the_tenant_of_the_key() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__STREAMS", 8).start().await;
+    let key = replica.acme("a").await;
+    for tenant in ["bee", "cow"] {
+        replica.tenant(tenant).await;
+        replica.agent(tenant, &tenant[..1]).await;
+        let public = json!({"access": "public"});
+        let path = format!("/agents/{}", &tenant[..1]);
+        assert_eq!(replica.admin("PATCH", &path, Some(public)).await.status, 200);
+    }
+    let open = async |agent: &str| try_listen(&replica, agent, &key, json!(1), json!({})).await;
+    // Of six streams of a tenant, strangers have three.
+    let _strangers = [open("b").await, open("b").await, open("b").await];
+    let fourth = open("b").await;
+    assert_eq!(fourth.status(), 429);
+    let refused = refusal(fourth).await.json();
+    let message = "stream limit exceeded: 3 streams for this tenant; retry in 1 s";
+    assert_eq!(refused["error"]["message"], message);
+    let _own = [open("c").await, open("c").await, open("c").await];
+    let seventh = open("a").await;
+    assert_eq!(seventh.status(), 429);
+    let refused = refusal(seventh).await.json();
+    let message = "stream limit exceeded: 6 streams for this tenant; retry in 1 s";
+    assert_eq!(refused["error"]["message"], message);
+    let (_, theirs) = replica.key("b", &["mcp"]).await;
+    assert_eq!(try_listen(&replica, "b", &theirs, json!(1), json!({})).await.status(), 200);
+}
+
+#[tokio::test]
 async fn accept_header_of_a_stream_must_allow_events() {
     let (_database, replica) = gateway().await;
     let key = replica.acme("a").await;
