@@ -297,6 +297,8 @@ pub(super) async fn list_owner(
 }
 
 /// Changes the limits and the labels of a key.
+///
+/// An owner key changes only keys whose scopes and networks it has.
 #[utoipa::path(
     patch,
     path = "/admin/v1/keys/{key}",

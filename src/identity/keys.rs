@@ -381,6 +381,7 @@ impl Identity {
 impl KeyChange {
     /// The key after the change.
     fn apply(self, present: &ApiKey, bounds: &KeyBounds) -> Result<ApiKey, Fault> {
+        bounds.check_reach(present)?;
         let limits = self.limits.map(|asked| bounds.changed_limits(present.limits, asked)).transpose()?;
         let labels = self.labels.map(|labels| checked_labels(present.agent, labels)).transpose()?;
         Ok(ApiKey {

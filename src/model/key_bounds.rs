@@ -117,18 +117,26 @@ impl KeyBounds {
         Ok(KeyLimits { owner: self.owner_part(present.operator, asked, own)?, ..present })
     }
 
+    /// Checks that the calling key has all scopes and networks of a key that it rotates or changes.
+    ///
+    /// # Errors
+    /// [`Fault::InsufficientScope`] with the first scope, [`Fault::NotPermitted`] with the first network that it lacks.
+    pub fn check_reach(&self, key: &ApiKey) -> Result<(), Fault> {
+        let Some(maker) = &self.maker else { return Ok(()) };
+        covers(maker, &key.scopes)?;
+        within(maker, &key.networks)
+    }
+
     /// Expiry and limits of the key that replaces `old`: those of `old`, within the expiry and rate of the
     /// calling key.
     ///
     /// # Errors
-    /// [`Fault::InsufficientScope`] or [`Fault::NotPermitted`] if `old` has a scope or network that the
-    /// calling key lacks.
+    /// Those of [`check_reach`](Self::check_reach).
     pub fn successor(&self, old: &ApiKey) -> Result<(Option<OffsetDateTime>, KeyLimits), Fault> {
         let (Some(maker), Some(own)) = (&self.maker, self.own_rate()) else {
             return Ok((old.asked_expiry, old.limits));
         };
-        covers(maker, &old.scopes)?;
-        within(maker, &old.networks)?;
+        self.check_reach(old)?;
         let expires_at = old.asked_expiry.into_iter().chain(maker.expires_at).min();
         let mut limits = old.limits;
         if let Some(tighter) = Rate::tighter(limits.over(self.default), own)

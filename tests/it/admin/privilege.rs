@@ -147,7 +147,7 @@ async fn narrow_owner_key_creates_keys_within_its_bounds() {
 }
 
 #[tokio::test]
-async fn narrow_owner_key_rotates_and_limits_keys_within_its_bounds() {
+async fn narrow_owner_key_rotates_and_changes_keys_within_its_bounds() {
     let fixture = Fixture::start().await;
     let owner = fixture.owner(narrow()).await;
     let operators = async |body: Value| -> Key {
@@ -171,9 +171,17 @@ async fn narrow_owner_key_rotates_and_limits_keys_within_its_bounds() {
     let short = operators(short).await;
     assert_eq!(fixture.rotate(&owner, &short).await["body"]["expiresAt"], "2026-12-24T00:00:00Z");
 
-    let limits = async |limits: Value| {
-        fixture.call(&owner, "PATCH", &format!("/keys/{}", wide.id), json!({"limits": limits})).await
+    let patch = async |key: &Key, body: Value| {
+        fixture.call(&owner, "PATCH", &format!("/keys/{}", key.id), body).await
     };
+    for body in [json!({"labels": ["secret"]}), json!({"limits": {"perSecond": 10}}), json!({})] {
+        assert_eq!(patch(&wide, body.clone()).await, insufficient_scope("mcp"));
+        assert_eq!(patch(&anywhere, body).await, forbidden(detail));
+    }
+    let within = operators(json!({"scopes": ["registry"], "networks": ["127.0.0.1"]})).await;
+    assert_eq!(patch(&within, json!({"labels": ["secret"]})).await["body"]["labels"], json!(["secret"]));
+
+    let limits = async |limits: Value| patch(&within, json!({"limits": limits})).await;
     let detail = "limits must not exceed 20 requests/s and a burst of 30, the limits of the calling key";
     assert_eq!(limits(json!({"perSecond": 30})).await, forbidden(detail));
     assert_eq!(limits(json!({"perSecond": 10})).await["body"]["limits"], json!({"perSecond": 10}));
