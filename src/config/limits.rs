@@ -50,11 +50,11 @@ section! {
         /// How many requests may be in flight; further ones are answered 503.
         concurrent_requests: count(usize, 1..=1_000_000) = 1024,
         /// For how many refused requests the body is read concurrently, for the id that the answer carries. Further ones are
-        /// answered without it.
+        /// answered without it. One address may have a quarter of them.
         refused_bodies: count(usize, 0..=100_000) = 128,
-        /// How many bytes of request bodies are held, each from its announcement until the answer; further ones are answered
-        /// 503. A body without a declared length counts as the longest permitted one. Default: four times the bound of one
-        /// tenant.
+        /// How many bytes of request bodies are held, each from its announcement until the answer, and of long answers of the
+        /// administration API, until they are sent; further ones are answered 503. A body without a declared length counts as
+        /// the longest permitted one. Default: four times the bound of one tenant.
         upload_bytes: size(usize, KIB..=1024 * GIB) = 4 * largest_body(body_bytes, content_bytes.max(skill_bytes), manifest_bytes),
         /// How many of them may be one tenant's: at most a quarter. Default: the longest body, and at least 64 MiB.
         upload_bytes_per_tenant: size(usize, KIB..=256 * GIB) = largest_body(body_bytes, content_bytes.max(skill_bytes), manifest_bytes),
@@ -62,7 +62,8 @@ section! {
         upload_bytes_per_key: size(usize, KIB..=256 * GIB) = largest_body(body_bytes, content_bytes.max(skill_bytes), manifest_bytes),
         /// How many streams one key may have open; further ones are answered 429.
         streams_per_key: count(usize, 1..=1_000_000) = 100,
-        /// How many streams may be open on a replica; further ones are answered 503. One tenant may have three quarters of them.
+        /// How many streams may be open on a replica; further ones are answered 503. One tenant may have three quarters of them
+        /// at its agents and with its keys, and strangers at its public agents half of those.
         streams: count(usize, 1..=1_000_000) = 10_000,
         /// The rate limit of one key: units per second, and burst. `[costs]` sets the cost of a request. 0 units per second
         /// disable a rate. Each replica counts separately.
