@@ -21,6 +21,8 @@ async fn checks_of_a_request_take_place_in_the_documented_order() {
     let replica = builder.start().await;
     let exhausted = replica.acme("a").await;
     let (_, fresh) = replica.key("a", &["mcp"]).await;
+    // A refused content type is charged.
+    let (_, other) = replica.key("a", &["mcp"]).await;
     assert_eq!(lists(&replica, "a", &exhausted, 1).await, [200]);
     let wrong = mistyped(&fresh);
     let long = message("x/unknown", json!({"long": "x".repeat(2_000)})).to_string();
@@ -32,7 +34,7 @@ async fn checks_of_a_request_take_place_in_the_documented_order() {
     for (headers, body, expected) in [
         (&[key(&*wrong), text, page][..], &long, "forbidden_origin"),
         (&[key(&wrong), text], &long, "unauthenticated"),
-        (&[key(&exhausted), text], &long, "unsupported_media_type"),
+        (&[key(&other), text], &long, "unsupported_media_type"),
         (&[key(&exhausted), json], &long, "rate_limited"),
         (&[key(&fresh), json], &long, "payload_too_large"),
         (&[key(&fresh), json], &short, "method_not_found"),

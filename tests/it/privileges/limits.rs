@@ -29,6 +29,8 @@ enum Member {
 fn member(document: &Document, operation: &str, name: &str, limits: Option<&str>) -> Member {
     let limit = |value: Value| Member::Limit(vec![(name.to_owned(), value)]);
     match (operation, name) {
+        // Of a key that is wider than the calling one.
+        ("updateKey", "labels") => limit(json!(["secret"])),
         (_, "id" | "tenant" | "name" | "title" | "instructions" | "access" | "tools" | "labels") => {
             Member::Plain
         }
@@ -100,7 +102,10 @@ async fn call_with(
             gateway.spare_key(json!({})).await;
         }
         "updateKey" => {
-            let key = gateway.spare_key(json!({"limits": {"perSecond": 100, "burst": 100}})).await;
+            let limits = json!({"perSecond": 100, "burst": 100});
+            let within = json!({"scopes": ["registry"], "networks": ["127.0.0.1"], "limits": limits});
+            let wide = json!({"scopes": ["mcp", "registry", "audit"]});
+            let key = gateway.spare_key(if name == "labels" { wide } else { within }).await;
             path = path.replace("{key}", &key);
         }
         "rotateKey" => {
