@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Instant, timeout, timeout_at};
+
 use super::DatabaseServices;
 use super::background::Background;
 use super::credentials::AcceptedCredentials;
@@ -12,8 +14,11 @@ use crate::feed::Feed;
 use crate::server::listeners::Listeners;
 use crate::store::Store;
 
-/// How long cleanup may take after the last request: writes of disconnected callers, open connections.
+/// How long the writes of disconnected callers may take after the last request. Their own deadlines are longer.
 const AFTER_REQUESTS: Duration = Duration::from_secs(2);
+/// How long the audit log and the background tasks may take after that to write what is in memory: longer than the audit
+/// log waits for the database before it writes the rest to its spill file.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A running gateway.
 #[derive(Debug)]
@@ -37,17 +42,25 @@ impl Running {
     /// Stops accepting, ends the streams, lets requests in flight finish within `server.shutdown_seconds`, then stops,
     /// whether or not the database answers.
     pub async fn stop(self) {
-        let deadline = tokio::time::Instant::now() + self.grace + AFTER_REQUESTS;
+        let deadline = Instant::now() + self.grace + AFTER_REQUESTS;
         self.listeners.close().await;
-        let leaving = async {
+        let writes = async {
             self.feed.end_streams().await;
             self.services.drain().await;
-            self.audit.stop().await;
-            self.background.end().await;
-            self.store.close().await;
         };
-        if tokio::time::timeout_at(deadline, leaving).await.is_err() {
-            self.background.stop.cancel();
+        let drained = timeout_at(deadline, writes).await.is_ok();
+        if !drained {
+            tracing::warn!("writes in progress at shutdown did not end in time; they may be missing");
+        }
+        // With time of its own: a write that hangs costs neither audit rows nor usage counts.
+        let flush = async {
+            tokio::join!(self.audit.stop(), self.background.end());
+            // Waits for the connections of writes.
+            if drained {
+                self.store.close().await;
+            }
+        };
+        if timeout(FLUSH_TIMEOUT, flush).await.is_err() {
             tracing::warn!("database unreachable at shutdown; last writes may be missing");
         }
     }

@@ -12,14 +12,14 @@ use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use sqlx::ConnectOptions;
+use sqlx::{ConnectOptions, Executor};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::spawn_blocking;
 use waggle::model::key::{KeyKind, SecretKey};
 
-use crate::support::app::Builder;
+use crate::support::app::{Builder, resource};
 use crate::support::cluster::database;
 use crate::support::folder::children;
 use crate::support::http::CONTINUE;
@@ -345,4 +345,33 @@ fn send(processes: &[Pid], signal: Signal) {
         // A file that has been removed contains nothing.
         kill(*process, signal).ok();
     }
+}
+
+#[tokio::test]
+async fn write_that_hangs_at_shutdown_costs_no_usage() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_SERVER__SHUTDOWN_SECONDS", 1)
+        .set("WAGGLE_USAGE__SETTLE_SECONDS", 3_600)
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    let mut lock = database.connect().await;
+    lock.execute("begin").await.unwrap();
+    lock.execute("select from heads for update").await.unwrap();
+    let (http, operator) = (replica.http.clone(), replica.operator.clone());
+    let hanging = tokio::spawn(async move {
+        let body = json!({"name": "a", "contents": [{"text": "a"}]});
+        http.admin(&operator, "PUT", &resource("a", "x:1"), Some(body)).await
+    });
+    let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    eventually("the write waits", async || database.number(waiting).await == 1).await;
+    hanging.abort();
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/list"});
+    assert_eq!(replica.http.post("a", &key, &list).await.status, 200);
+    let usage = "select coalesce(sum(calls), 0)::bigint from agent_usage where method = 'resources/list'";
+    assert_eq!(database.number(usage).await, 0, "it is in memory");
+    replica.running.stop().await;
+    assert_eq!(database.number(usage).await, 1);
+    lock.execute("rollback").await.unwrap();
 }

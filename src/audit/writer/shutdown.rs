@@ -7,11 +7,15 @@ use crate::audit::backlog::Backlog;
 
 /// How long the shutdown may wait for the database.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// How long a batch may wait for the database during the shutdown, if `audit.patience_ms` is not shorter: the process may
+/// be killed before it ends.
+const BATCH_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Writer {
     /// Flushes all events and closes the chain. What the database does not accept in time remains in the
     /// spill file, for the next process.
     pub(super) async fn finish(mut self) {
+        self.timeout = self.timeout.min(BATCH_TIMEOUT);
         self.write_queued(usize::MAX).await;
         self.outbox.waiting = true;
         if !self.flush(Instant::now() + SHUTDOWN_TIMEOUT).await {
