@@ -30,7 +30,7 @@ use crate::http::refusals;
 use crate::identity::grant::{Caller, PresentedCredential};
 use crate::model::audit::event::Actor;
 use crate::model::fault::{Fault, Outcome};
-use crate::model::method::{self as mcp, Era};
+use crate::model::method::Era;
 use crate::model::session::{Session, SessionId};
 use crate::quota::limits::{Admission, WorkPermit};
 use crate::sessions::Sessions;
@@ -140,7 +140,7 @@ impl Endpoint {
             Ok(admission) => admission,
             Err(fault) => return Box::pin(refuse(request, &fault, body)).await,
         };
-        if let Err(fault) = self.check_allowance(request, &caller, &admission) {
+        if let Err(fault) = self.check_allowance(&caller, &admission) {
             return Box::pin(self.refuse_caller(request, (&caller, &admission), &fault, body)).await;
         }
         request.awaits_body = true;
@@ -190,16 +190,8 @@ impl Endpoint {
         admission.begin_work()
     }
 
-    /// Refuses a caller that has exhausted its rate or quota before the body is read. Discovery is never refused.
-    fn check_allowance(
-        &self,
-        request: &McpRequest<'_>,
-        caller: &Caller,
-        admission: &Admission<'_>,
-    ) -> Result<(), Fault> {
-        if request.headers.method.value() == Some(mcp::Method::Discover.name()) {
-            return Ok(());
-        }
+    /// Refuses a caller that has exhausted its rate or quota before the body is read, whatever its headers name.
+    fn check_allowance(&self, caller: &Caller, admission: &Admission<'_>) -> Result<(), Fault> {
         self.options.costs.least().map_or(Ok(()), |least| admission.check(least))?;
         self.recorder.usage().check(caller.into())
     }

@@ -36,6 +36,8 @@ async fn checks_of_a_request_take_place_in_the_documented_order() {
         (&[key(&wrong), text], &long, "unauthenticated"),
         (&[key(&other), text], &long, "unsupported_media_type"),
         (&[key(&exhausted), json], &long, "rate_limited"),
+        // Whatever a header says that the body is.
+        (&[key(&exhausted), json, ("mcp-method", "server/discover")], &long, "rate_limited"),
         (&[key(&fresh), json], &long, "payload_too_large"),
         (&[key(&fresh), json], &short, "method_not_found"),
     ] {
