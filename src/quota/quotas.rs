@@ -31,6 +31,10 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(1);
 /// for this long, and a share that is reserved later is lost until its period ends.
 const RESERVATION_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The number of shares in a row that an unreachable database does not take back at shutdown, after which no more are
+/// returned. Before the shutdown it is one: the others are returned later.
+const LAST_FAILURES: u32 = 3;
+
 /// The shares of this replica.
 #[derive(Debug)]
 pub(super) struct Quotas {
@@ -256,6 +260,8 @@ impl Quotas {
     pub(super) async fn give_back(&self, all: bool) {
         let holders: Vec<_> =
             self.holders.iter().map(|entry| (*entry.key(), Arc::clone(entry.value()))).collect();
+        // What the database rejects of one holder does not keep the shares of the others.
+        let (mut failures, most_failures) = (0, if all { LAST_FAILURES } else { 1 });
         for (uid, holder) in holders {
             if holder.touched.swap(false, Ordering::Relaxed) && !all {
                 continue;
@@ -273,26 +279,32 @@ impl Quotas {
                 *current = None;
             }
             for period in [Period::Day, Period::Month] {
-                if !self.give_back_of(uid, &holder, period).await {
-                    return;
+                match self.give_back_of(uid, &holder, period).await {
+                    Ok(()) => failures = 0,
+                    Err(error) => {
+                        failures += u32::from(error.is_outage());
+                        if failures >= most_failures {
+                            return;
+                        }
+                    }
                 }
             }
             self.holders.remove_if(&uid, |_, holder| Arc::strong_count(holder) <= 2 && holder.is_idle());
         }
     }
 
-    /// Returns whether the database accepted it. If that is not known, the unused share is lost until the period ends, as that
-    /// of a replica that is killed: returned again, it would be handed out twice.
-    async fn give_back_of(&self, uid: Uuid, holder: &QuotaHolder, period: Period) -> bool {
+    /// Returns a share. If it is not known whether the database accepted it, the unused share is lost until the period ends, as
+    /// that of a replica that is killed: returned again, it would be handed out twice.
+    async fn give_back_of(&self, uid: Uuid, holder: &QuotaHolder, period: Period) -> Result<(), StoreError> {
         let (start, share) = {
             let mut left = holder.left(period).lock();
             // A negative share is usage beyond what was reserved, and is recorded as such.
             (left.start, std::mem::take(&mut left.share))
         };
-        let Some(start) = start.filter(|_| share != QuotaShare::default()) else { return true };
+        let Some(start) = start.filter(|_| share != QuotaShare::default()) else { return Ok(()) };
         let Err(error) = self.store.return_quota(uid, period, start, share).await else {
             self.meter.record_returned(uid, (period, start), share);
-            return true;
+            return Ok(());
         };
         let mut kept = share;
         if error.may_have_committed() {
@@ -301,6 +313,6 @@ impl Quotas {
             kept = QuotaShare { calls: share.calls.min(0), bytes: share.bytes.min(0) };
         }
         holder.left(period).lock().restore(start, kept);
-        false
+        Err(error)
     }
 }

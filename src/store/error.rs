@@ -70,6 +70,11 @@ impl StoreError {
         matches!(self, Self::Unavailable(error) if is_connection_lost(error))
     }
 
+    /// Whether another statement is likely to fail as well: the database is unreachable, or does not answer.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Timeout)
+    }
+
     /// Whether the statement may have been committed: it was sent, or may have been, and no answer arrived.
     pub fn may_have_committed(&self) -> bool {
         matches!(self, Self::Timeout) || self.is_disconnected()

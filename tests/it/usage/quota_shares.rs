@@ -168,3 +168,35 @@ async fn share_is_returned_once_if_the_answer_is_lost() {
     let is_charged = async || (6..=calls).contains(&database.number(CALLS).await);
     eventually("each call is charged", is_charged).await;
 }
+
+#[tokio::test]
+async fn share_that_is_not_accepted_at_shutdown_costs_no_other() {
+    let (database, replica) = gateway().await;
+    let keys: Vec<_> = {
+        let mut keys = vec![replica.acme("a0").await];
+        for n in 1..16 {
+            replica.agent("acme", &format!("a{n}")).await;
+            keys.push(replica.key(&format!("a{n}"), &["mcp"]).await.1);
+        }
+        keys
+    };
+    for n in 0..keys.len() {
+        limit(&replica, &format!("/agents/a{n}"), json!({"callsPerDay": 100_000})).await;
+    }
+    let bad = "(select uid from agents where slug = 'a7')";
+    let refuse = format!(
+        "create function refuse() returns trigger language plpgsql as $$ begin \
+         if new.calls < old.calls and new.holder = {bad} then raise exception 'refused'; end if; \
+         return new; end $$"
+    );
+    database.execute(&refuse).await;
+    let trigger = "create trigger refuse before update on quotas for each row execute function refuse()";
+    database.execute(trigger).await;
+    for (n, key) in keys.iter().enumerate() {
+        assert_eq!(list(&replica, &format!("a{n}"), key).await.status, 200);
+    }
+    replica.running.stop().await;
+    let returned =
+        format!("select count(*) from quotas where period = 'day' and calls = 1 and holder <> {bad}");
+    assert_eq!(database.number(&returned).await, 15);
+}
