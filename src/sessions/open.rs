@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -29,6 +29,9 @@ const MAX_CAPABILITIES: usize = 64 << 10;
 const SLACK: i64 = 16;
 /// The maximum number of sessions ended by one transaction; more exist only if very many were opened concurrently.
 const MAX_ENDED: i64 = 10_000;
+
+/// A holder that has too many sessions with an agent, and the payer of those that it opens.
+pub(super) type RoomRow = (Payer, AgentId, SessionHolder);
 
 /// A session as requested by a client.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +152,7 @@ impl Sessions {
                 OpenOutcome::Full => {}
             }
             let write = |batch: Vec<_>| self.make_room_for(batch);
-            self.rooms.write(payer, (new.agent, new.holder), write).await?;
+            self.rooms.write(payer, (payer, new.agent, new.holder), write).await??;
         }
     }
 
@@ -157,24 +160,25 @@ impl Sessions {
         self.writer.execute(self.store.open_sessions(&batch, self.limits.threshold())).await
     }
 
-    /// Ends sessions so that others can be opened: one for each time that its holder is listed.
-    async fn make_room_for(&self, sessions: Vec<(AgentId, SessionHolder)>) -> Result<Vec<()>, Fault> {
+    /// Ends sessions so that others can be opened: one for each time that its holder is listed. Holders may be of different
+    /// tenants: what fails for one fails for no other.
+    async fn make_room_for(&self, rows: Vec<RoomRow>) -> Result<Vec<Result<(), Fault>>, Fault> {
         let mut counts = HashMap::<_, i64>::new();
-        for holder in &sessions {
-            *counts.entry(*holder).or_default() += 1;
+        for row in &rows {
+            *counts.entry(*row).or_default() += 1;
         }
-        let room = |((agent, holder), count)| self.make_room(agent, holder, count);
-        try_join_all(counts.into_iter().map(room).collect::<Vec<_>>()).await?;
-        Ok(vec![(); sessions.len()])
+        let room = async |(row, count)| (row, self.make_room(row, count).await);
+        let made = join_all(counts.into_iter().map(room).collect::<Vec<_>>()).await;
+        let made: HashMap<_, _> = made.into_iter().collect();
+        let outcome = |row| made.get(row).cloned().unwrap_or(Err(Fault::StorageUnavailable));
+        Ok(rows.iter().map(outcome).collect())
     }
 
     /// Ends sessions of a holder, except those in use and those used last, so that `count` more are within its bound,
     /// unless another replica has done so meanwhile.
-    async fn make_room(&self, agent: AgentId, holder: SessionHolder, count: i64) -> Result<(), Fault> {
-        let present = self
-            .loader
-            .load(Payer::Gateway, async || self.store.sessions_of(agent, holder, MAX_ENDED).await)
-            .await?;
+    async fn make_room(&self, (payer, agent, holder): RoomRow, count: i64) -> Result<(), Fault> {
+        let present =
+            self.loader.load(payer, async || self.store.sessions_of(agent, holder, MAX_ENDED).await).await?;
         self.write_uses_of(&present).await;
         let now = self.sources.clock.now();
         let streams_since = now - self.uses.lease();

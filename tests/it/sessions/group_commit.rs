@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
@@ -167,4 +168,38 @@ async fn batch_whose_commit_is_in_doubt_is_repeated() {
     // PostgreSQL does not detect the loss: it commits the first execution as well as the second.
     let cut = async |_: &Database, proxy: &Proxy| proxy.cut().await;
     open_while_connections_are_lost(cut, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holder_whose_sessions_cannot_be_ended_costs_no_other_tenant() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_SESSIONS__PER_PRINCIPAL", 1)
+        .store(|options| options.lock = Duration::from_secs(2))
+        .start()
+        .await;
+    let first = replica.caller(&replica.acme("a").await, "a").await;
+    let second = replica.caller(&replica.key("a", &["mcp"]).await.1, "a").await;
+    replica.tenant("quiet").await;
+    replica.agent("quiet", "b").await;
+    let quiet = replica.caller(&replica.key("b", &["mcp"]).await.1, "b").await;
+    for caller in [&first, &second, &quiet] {
+        replica.open(caller).await;
+    }
+    let mut lock = database.connect().await;
+    lock.execute("begin").await.unwrap();
+    lock.execute("select from sessions where agent = (select uid from agents where slug = 'a') for update")
+        .await
+        .unwrap();
+    let others = async {
+        let waiting = "select count(*) from pg_stat_activity where datname = current_database() \
+            and wait_event_type = 'Lock'";
+        eventually("a session cannot be ended", async || database.number(waiting).await == 1).await;
+        // Ended in one batch, which begins after the first.
+        tokio::join!(try_open(&replica, &second, CLIENT), try_open(&replica, &quiet, CLIENT))
+    };
+    let (failed, (also_failed, opened)) = tokio::join!(try_open(&replica, &first, CLIENT), others);
+    assert!(failed.is_err() && also_failed.is_err());
+    replica.found(&quiet, &opened.unwrap()).await;
+    lock.execute("rollback").await.unwrap();
 }
