@@ -66,7 +66,7 @@ pub(super) async fn build(
     let feed = Feed::new(store.clone(), sources.clone(), listeners.instance, feed_options(settings));
     let feed = Arc::new(feed);
     let background = Background::default();
-    let credentials = AcceptedCredentials::new(settings, operators, &background)?;
+    let credentials = AcceptedCredentials::new(settings, operators, &background, sources.clone())?;
     let services = start_services(settings, (&store, &sources), &feed, &credentials, &background).await?;
     let leases = Arc::new(Leases::new(store.clone(), listeners.instance));
     follow_sources(&services.catalog, &feed, &leases, &background);

@@ -38,8 +38,9 @@ impl AcceptedCredentials {
         settings: &Settings,
         operators: OperatorKeys,
         background: &Background,
+        sources: Sources,
     ) -> Result<Self, AppError> {
-        let tokens = Arc::new(Tokens::new(&settings.tokens, &settings.server.public_url));
+        let tokens = Arc::new(Tokens::new(&settings.tokens, &settings.server.public_url, sources));
         let issuers = tokens.prepare(&settings.tokens.issuers)?;
         let accepted = Self { operators, tokens, metadata: Arc::new(ArcSwapOption::empty()) };
         accepted.replace_issuers(issuers, settings, background);

@@ -6,6 +6,7 @@ use super::embedded::existing_database;
 use super::signals::Signals;
 use super::{AppError, database, startup};
 use crate::config::Settings;
+use crate::model::sources::SystemRandom;
 use crate::store::Store;
 use crate::store::migrate::SchemaStatus;
 
@@ -21,7 +22,7 @@ pub async fn migrate(settings: Settings) -> Result<String, AppError> {
     };
     let store = Store::new(database);
     let migrated = tokio::select! {
-        migrated = startup::migrate(&store) => migrated,
+        migrated = startup::migrate(&store, &SystemRandom) => migrated,
         () = signals.stop() => Err(AppError::Interrupted),
     };
     store.close().await;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::AppError;
 use crate::model::backoff::Backoff;
-use crate::model::sources::Sources;
+use crate::model::sources::{Random, Sources};
 use crate::server::gateway_slot::GatewaySlot;
 use crate::store::migrate::SchemaStatus;
 use crate::store::{Store, StoreError};
@@ -27,7 +27,7 @@ pub(super) async fn prepare(
 ) -> Result<Vec<u8>, AppError> {
     let mut candidate = [0; 32];
     sources.random.fill(&mut candidate)?;
-    let mut attempts = Attempts::new(store);
+    let mut attempts = Attempts::new(store, sources.random.as_ref());
     loop {
         let prepared = async {
             let before = store.migrate().await?;
@@ -51,9 +51,9 @@ pub(super) async fn prepare(
 ///
 /// # Errors
 /// As [`prepare`], and if the minute is over.
-pub(super) async fn migrate(store: &Store) -> Result<SchemaStatus, AppError> {
+pub(super) async fn migrate(store: &Store, random: &dyn Random) -> Result<SchemaStatus, AppError> {
     let deadline = Instant::now() + TIMEOUT;
-    let mut attempts = Attempts::new(store);
+    let mut attempts = Attempts::new(store, random);
     loop {
         match store.migrate().await {
             Ok(before) => return Ok(before),
@@ -80,17 +80,18 @@ fn report(before: &SchemaStatus) {
 /// Failed attempts to reach the database.
 struct Attempts<'s> {
     store: &'s Store,
+    random: &'s dyn Random,
     failures: u32,
 }
 
 impl<'s> Attempts<'s> {
-    fn new(store: &'s Store) -> Self {
-        Self { store, failures: 0 }
+    fn new(store: &'s Store, random: &'s dyn Random) -> Self {
+        Self { store, random, failures: 0 }
     }
 
     async fn wait(&mut self, error: &StoreError) {
         let place = self.store.location();
-        let delay = RETRY.delay(self.failures);
+        let delay = RETRY.jittered(self.failures, self.random);
         tracing::warn!(
             host = place.host, port = place.port, database = place.database, %error,
             retry_in_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),

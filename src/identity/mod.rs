@@ -29,7 +29,7 @@ use self::look_up_limit::LookUpLimit;
 pub use self::memory::IdentityMemory;
 use self::tokens::Tokens;
 use crate::cache::{Loader, ScopeMap, Writer};
-use crate::model::sources::Sources;
+use crate::model::sources::{Random, Sources};
 use crate::store::Store;
 
 /// Verifies credentials, decides about access, and writes tenants, agents and keys.
@@ -73,6 +73,11 @@ impl Identity {
     /// The current time.
     pub fn now(&self) -> time::OffsetDateTime {
         self.sources.clock.now()
+    }
+
+    /// The source of random bytes.
+    pub fn random(&self) -> &dyn Random {
+        self.sources.random.as_ref()
     }
 
     /// The bytes of the parts of memory that are never evicted, by name.

@@ -232,7 +232,8 @@ impl<E: StreamEncoder> Open<E> {
             Err(Obstacle::Unknown) => {
                 self.subscription.request_recheck();
                 let failures = self.retry.map_or(0, |(_, failures)| failures);
-                self.retry = Some((Instant::now() + RETRY.delay(failures), failures.saturating_add(1)));
+                let delay = RETRY.jittered(failures, self.context.identity.random());
+                self.retry = Some((Instant::now() + delay, failures.saturating_add(1)));
                 Ok(false)
             }
             Ok(()) => {

@@ -1,6 +1,7 @@
 //! Server-sent events (SSE) of the HTML standard: each event has JSON on one line.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -8,10 +9,15 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response};
 
 use crate::http::body::Body;
+use crate::model::sources::Random;
 
 /// The keep-alive comment of an idle stream, by which both ends detect a lost connection. A line without an empty line after
 /// it, which ends an event: parsers that remember the last id report one without data (httpx-sse in Python SDKs before 1.23).
 pub const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n");
+
+/// The bounds of the reconnection time.
+const SHORTEST_RETRY: Duration = Duration::from_millis(500);
+const LONGEST_RETRY: Duration = Duration::from_secs(3);
 
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -33,15 +39,23 @@ fn append_id(out: &mut Vec<u8>, id: Option<&str>) {
     }
 }
 
-/// Appends the reconnection time in milliseconds (`retry`).
-pub fn retry(out: &mut Vec<u8>, millis: u64) {
-    out.extend_from_slice(format!("retry: {millis}\n\n").as_bytes());
+/// Appends the reconnection time (`retry`), which differs between streams: those that end together, for example at a
+/// shutdown, are not opened again together.
+pub fn retry(out: &mut Vec<u8>, random: &dyn Random) {
+    append_retry(out, random);
+    out.push(b'\n');
 }
 
-/// Appends an event without data that carries only the resume position and the reconnection time in milliseconds.
-pub fn priming(out: &mut Vec<u8>, id: Option<&str>, millis: u64) {
+/// Appends an event without data that carries only the resume position and the reconnection time.
+pub fn priming(out: &mut Vec<u8>, id: Option<&str>, random: &dyn Random) {
     append_id(out, id);
-    out.extend_from_slice(format!("retry: {millis}\ndata: \n\n").as_bytes());
+    append_retry(out, random);
+    out.extend_from_slice(b"data: \n\n");
+}
+
+fn append_retry(out: &mut Vec<u8>, random: &dyn Random) {
+    let millis = random.duration(SHORTEST_RETRY, LONGEST_RETRY).as_millis();
+    out.extend_from_slice(format!("retry: {millis}\n").as_bytes());
 }
 
 /// The answer with an event stream, with headers that disable buffering by proxies.
@@ -57,16 +71,26 @@ pub fn response(events: Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> Response<B
 #[cfg(test)]
 mod tests {
     use super::{event, priming, retry};
+    use crate::model::sources::{Random, RandomError};
+
+    struct Fixed(u8);
+
+    impl Random for Fixed {
+        fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomError> {
+            bytes.fill(self.0);
+            Ok(())
+        }
+    }
 
     #[test]
     fn events_are_written_as_the_standard_has_them() {
         let mut out = Vec::new();
         event(&mut out, Some("1-2-3"), &[b"{\"a\":", b"1}"]);
         event(&mut out, None, &[b"{}"]);
-        priming(&mut out, Some("1-0-0"), 1_000);
-        retry(&mut out, 2_000);
+        priming(&mut out, Some("1-0-0"), &Fixed(0));
+        retry(&mut out, &Fixed(255));
         let expected =
-            "id: 1-2-3\ndata: {\"a\":1}\n\ndata: {}\n\nid: 1-0-0\nretry: 1000\ndata: \n\nretry: 2000\n\n";
+            "id: 1-2-3\ndata: {\"a\":1}\n\ndata: {}\n\nid: 1-0-0\nretry: 500\ndata: \n\nretry: 3000\n\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

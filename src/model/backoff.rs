@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::sources::Random;
+
 /// Delays that double with each failure in a row.
 #[derive(Debug, Clone, Copy)]
 pub struct Backoff {
@@ -13,6 +15,12 @@ impl Backoff {
     /// Delays from `first` to `longest`.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest }
+    }
+
+    /// The delay after a failure that follows so many others, varied by up to half: for what many clients, streams or replicas
+    /// retry, which would do so together after an outage.
+    pub fn jittered(self, earlier: u32, random: &dyn Random) -> Duration {
+        random.jitter(self.delay(earlier))
     }
 
     /// The delay after a failure that follows so many others.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{SeedableRng, TryRng};
@@ -21,6 +22,21 @@ pub trait Random: Send + Sync {
     /// # Errors
     /// If the system's random source fails.
     fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomError>;
+
+    /// A duration from `least` to `most`, evenly distributed; the middle if the source fails.
+    fn duration(&self, least: Duration, most: Duration) -> Duration {
+        let mut bytes = [0; 4];
+        let part = match self.fill(&mut bytes) {
+            Ok(()) => f64::from(u32::from_be_bytes(bytes)) / f64::from(u32::MAX),
+            Err(RandomError) => 0.5,
+        };
+        least + most.saturating_sub(least).mul_f64(part)
+    }
+
+    /// A delay varied by up to half, so that replicas and clients that fail together do not retry together.
+    fn jitter(&self, delay: Duration) -> Duration {
+        self.duration(delay / 2, delay.saturating_mul(3) / 2)
+    }
 }
 
 /// The system's random source failed, so that no secret can be generated.
@@ -145,5 +161,28 @@ impl From<RandomError> for Fault {
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sources").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Random, RandomError};
+
+    /// The same byte each time; `None` fails.
+    struct Fixed(Option<u8>);
+
+    impl Random for Fixed {
+        fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomError> {
+            bytes.fill(self.0.ok_or(RandomError)?);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn delays_vary_by_up_to_half() {
+        let jitter = |byte| Fixed(byte).jitter(Duration::from_secs(4)).as_secs();
+        assert_eq!([Some(0), Some(255), None].map(jitter), [2, 6, 4]);
     }
 }

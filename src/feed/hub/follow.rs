@@ -32,7 +32,7 @@ impl Feed {
                     Ok(()) => failures = 0,
                     Err(error) => {
                         tracing::debug!(%error, agent = %topic.agent, "reading changes for streams failed");
-                        tokio::time::sleep(RETRY.delay(failures)).await;
+                        tokio::time::sleep(RETRY.jittered(failures, self.sources.random.as_ref())).await;
                         failures = failures.saturating_add(1);
                         continue;
                     }

@@ -13,6 +13,7 @@ use super::fetch::Source;
 use super::jwk::{Fingerprint, KeySet, PublicKey};
 use crate::model::algorithm::Algorithm;
 use crate::model::backoff::Backoff;
+use crate::model::sources::Sources;
 
 /// The longest wait of a request for the keys of an issuer.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(6);
@@ -39,6 +40,7 @@ pub(super) struct FetchIntervals {
 pub(super) struct Issuer {
     source: Source,
     intervals: FetchIntervals,
+    sources: Sources,
     known: watch::Sender<Known>,
     wanted: Notify,
     waiting: Semaphore,
@@ -57,10 +59,11 @@ struct Known {
 }
 
 impl Issuer {
-    pub(super) fn new(source: Source, intervals: FetchIntervals) -> Self {
+    pub(super) fn new(source: Source, intervals: FetchIntervals, sources: Sources) -> Self {
         Self {
             source,
             intervals,
+            sources,
             known: watch::Sender::new(Known::default()),
             wanted: Notify::new(),
             waiting: Semaphore::new(MAX_WAITING),
@@ -147,7 +150,9 @@ impl Issuer {
     fn pause(&self, failures: u32) -> Duration {
         match failures.checked_sub(1) {
             None => self.intervals.refresh,
-            Some(earlier) => RETRY.delay(earlier).min(self.intervals.refresh),
+            Some(earlier) => {
+                RETRY.jittered(earlier, self.sources.random.as_ref()).min(self.intervals.refresh)
+            }
         }
     }
 

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{self, PublicUrl, TokenIssuer};
 use crate::model::allocated::behind_arc;
+use crate::model::sources::Sources;
 
 use claims::ClaimRules;
 pub use claims::{Audience, TokenGrant};
@@ -34,6 +35,7 @@ pub struct Tokens {
     intervals: FetchIntervals,
     leeway: Duration,
     public_url: PublicUrl,
+    sources: Sources,
 }
 
 /// An issuer with its keys, and the rules for the claims of its tokens.
@@ -71,7 +73,7 @@ impl VerifiedToken {
 
 impl Tokens {
     /// Without an issuer.
-    pub fn new(settings: &config::Tokens, public_url: &PublicUrl) -> Self {
+    pub fn new(settings: &config::Tokens, public_url: &PublicUrl, sources: Sources) -> Self {
         Self {
             accepted: ArcSwap::default(),
             intervals: FetchIntervals {
@@ -81,6 +83,7 @@ impl Tokens {
             },
             leeway: settings.leeway,
             public_url: public_url.clone(),
+            sources,
         }
     }
 
@@ -108,8 +111,8 @@ impl Tokens {
                     None => client.insert(fetch::client()?),
                 };
                 let (issuer, jwks_url) = place(entry);
-                let keys =
-                    Arc::new(Issuer::new(Source::new(client.clone(), issuer, jwks_url), self.intervals));
+                let source = Source::new(client.clone(), issuer, jwks_url);
+                let keys = Arc::new(Issuer::new(source, self.intervals, self.sources.clone()));
                 let stop = CancellationToken::new();
                 prepared.unfetched.push((Arc::clone(&keys), stop.clone()));
                 (keys, Arc::new(stop.drop_guard()))

@@ -20,8 +20,6 @@ use crate::model::subject::{Interest, Subject};
 use crate::sessions::Sessions;
 use crate::sessions::in_use::SessionInUse;
 
-/// The delay after which a client may reconnect, in milliseconds.
-const RETRY_MS: u64 = 1_000;
 /// How long before its expiry a client is warned of it.
 const EXPIRES_SOON: time::Duration = time::Duration::days(1);
 
@@ -118,7 +116,7 @@ impl SessionEncoder {
     /// Appends the event that only carries a position to resume at.
     pub fn prime(&mut self, out: &mut Vec<u8>) {
         let id = self.id(self.position.watermark);
-        sse::priming(out, id.as_deref(), RETRY_MS);
+        sse::priming(out, id.as_deref(), self.sessions.random());
     }
 
     /// Appends the warning that missed changes are unknown, so that every subject is notified.
@@ -187,7 +185,7 @@ impl StreamEncoder for SessionEncoder {
             }
         };
         self.log(out, LogLevel::Notice, code, message);
-        sse::retry(out, RETRY_MS);
+        sse::retry(out, self.sessions.random());
     }
 
     async fn check(

@@ -43,7 +43,8 @@ impl Streams {
         assert_eq!(self.modern.next().await, None);
         assert_eq!(self.legacy.next_summary().await, format!("log {why}"));
         let retry = self.legacy.next().await.unwrap();
-        assert_eq!((retry.id, retry.retry, retry.data), (None, Some(1_000), None));
+        assert_eq!((retry.id, retry.data), (None, None));
+        assert!(matches!(retry.retry, Some(500..=3_000)), "{:?}", retry.retry);
         assert_eq!(self.legacy.next().await, None);
         assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
         [self.modern.comments(), self.legacy.comments()]
@@ -101,7 +102,7 @@ async fn deleted_session_ends_its_stream_on_another_replica() {
     let since = Instant::now();
     assert_eq!(session.send(&one, "DELETE", &[]).await.status, 204);
     assert_eq!(legacy.next_summary().await, "log session_ended");
-    assert_eq!(legacy.next().await.unwrap().retry, Some(1_000));
+    assert!(legacy.next().await.unwrap().retry.is_some());
     assert_eq!(legacy.next().await, None);
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
 }

@@ -35,7 +35,8 @@ async fn only_the_newest_legacy_revision_primes_its_stream() {
         let mut number = 0;
         if version == "2025-11-25" {
             let primed = event.position(&ids);
-            assert_eq!((event.retry, event.data.as_deref(), primed.event), (Some(1_000), Some(""), 0));
+            assert_eq!((event.data.as_deref(), primed.event), (Some(""), 0));
+            assert!(matches!(event.retry, Some(500..=3_000)), "{:?}", event.retry);
             event = stream.next().await.unwrap();
             number = 1;
         }
@@ -269,7 +270,7 @@ async fn reconnect_replaces_the_broken_stream() {
     let mut broken = session.stream(&replica, None).await;
     for _ in 0..3 {
         let stream = session.stream(&replica, None).await;
-        assert_eq!(broken.next().await.unwrap().retry, Some(1_000));
+        assert!(broken.next().await.unwrap().retry.is_some());
         assert_eq!(broken.next().await, None);
         broken = stream;
     }
