@@ -25,6 +25,8 @@ const READS_AT_ONCE: u32 = 3;
 /// what many connections show is expensive.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
 const LAST_WAIT: Duration = Duration::from_millis(16);
+/// Wait after a read that failed: the next one opens a connection.
+const FAILURE_WAIT: Duration = Duration::from_millis(50);
 
 /// When the notifier acts next.
 struct Schedule {
@@ -101,16 +103,21 @@ impl Feed {
         let Some(received) = self.replicas.collecting(longest, Instant::now()) else { return sender };
         let began = Instant::now();
         let reading = self.on_sender(sender, async |sender| sender.listeners().await);
-        let (mut sender, shown) = reading.await?;
+        let Some((sender, shown)) = reading.await else {
+            schedule.read_after_failure();
+            return None;
+        };
         let (acknowledged, gone) = self.replicas.evaluate(&shown, received, Instant::now());
-        if !gone.is_empty() {
-            let forgetting = self.on_sender(Some(sender), async |sender| sender.forget(&gone).await);
-            sender = forgetting.await?.0;
-        }
+        // Before anything that may fail: it is evaluated only once.
         if let Some(request) = acknowledged {
             self.pending.acknowledge(request);
             // Without delay: streams of other replicas wait for it.
             schedule.send = Some(Instant::now());
+        }
+        let mut sender = Some(sender);
+        if !gone.is_empty() {
+            let forgetting = self.on_sender(sender, async |sender| sender.forget(&gone).await);
+            sender = forgetting.await.map(|(sender, ())| sender);
         }
         if self.replicas.collecting(longest, Instant::now()).is_some() {
             schedule.reads += 1;
@@ -118,7 +125,7 @@ impl Feed {
         } else {
             schedule.all_acknowledged(began);
         }
-        Some(sender)
+        sender
     }
 
     /// Sends messages on the given connection or a new one; returns the connection if it is still usable.
@@ -181,6 +188,12 @@ impl Schedule {
         self.read = Some(Instant::now() + wait_before_read(self.reads, replicas, self.usual));
     }
 
+    /// Schedules another read after one that failed: events would wait until the request is given up.
+    fn read_after_failure(&mut self) {
+        self.reads += 1;
+        self.read = Some(Instant::now() + FAILURE_WAIT);
+    }
+
     /// Records that a read that began at `read` found that all replicas have acknowledged what was requested.
     fn all_acknowledged(&mut self, read: Instant) {
         let took = read.saturating_duration_since(self.received);
@@ -223,7 +236,9 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{FEW_REPLICAS, FIRST_WAIT, LAST_WAIT, READS_AT_ONCE, Schedule, wait_before_read};
+    use super::{
+        FAILURE_WAIT, FEW_REPLICAS, FIRST_WAIT, LAST_WAIT, READS_AT_ONCE, Schedule, wait_before_read,
+    };
 
     #[test]
     fn few_replicas_are_read_at_once_and_then_with_backoff() {
@@ -263,6 +278,15 @@ mod tests {
             Duration::from_millis(8),
             "a silent replica says nothing about the others"
         );
+    }
+
+    #[test]
+    fn failed_read_is_repeated() {
+        let mut schedule = Schedule::starting_at(Instant::now());
+        let before = Instant::now();
+        schedule.read_after_failure();
+        assert!(schedule.read.unwrap() >= before + FAILURE_WAIT);
+        assert_eq!(schedule.reads, 1, "no further ones without a wait");
     }
 
     #[test]
