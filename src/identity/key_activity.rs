@@ -44,6 +44,15 @@ impl KeyActivity {
         keys.into_iter().filter_map(|key| self.uses.remove(&key)).collect()
     }
 
+    /// Records uses again that could not be written, unless there is a newer one.
+    pub(super) fn put_back(&self, uses: Vec<(KeyId, OffsetDateTime)>) {
+        for (key, at) in uses {
+            if self.uses.len() < MAX_KEYS {
+                self.uses.entry(key).or_insert(at);
+            }
+        }
+    }
+
     /// Sets how many keys expire soon.
     pub(super) fn set_expiring(&self, count: i64) {
         self.expiring.store(count, Ordering::Relaxed);
@@ -60,5 +69,29 @@ impl KeyActivity {
     /// How many keys expire soon; `None` until counted.
     pub(super) fn expiring(&self) -> Option<u64> {
         self.expiring.load(Ordering::Relaxed).try_into().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::{Duration, OffsetDateTime};
+    use uuid::Uuid;
+
+    use super::KeyActivity;
+    use crate::model::ids::KeyId;
+
+    #[test]
+    fn uses_that_were_not_written_are_kept_unless_there_are_newer_ones() {
+        let activity = KeyActivity::default();
+        let [first, second] = [1, 2].map(|id| KeyId(Uuid::from_u128(id)));
+        let at = |seconds| OffsetDateTime::UNIX_EPOCH + Duration::seconds(seconds);
+        activity.note(first, at(1));
+        activity.note(second, at(1));
+        let taken = activity.take();
+        activity.note(second, at(2));
+        activity.put_back(taken);
+        let mut kept = activity.take();
+        kept.sort_unstable();
+        assert_eq!(kept, [(first, at(1)), (second, at(2))]);
     }
 }

@@ -41,7 +41,8 @@ impl Identity {
             return;
         }
         if let Err(error) = self.store.record_key_uses(&uses).await {
-            tracing::warn!(%error, keys = uses.len(), "last uses of keys not written");
+            tracing::warn!(%error, keys = uses.len(), "last uses of keys not written; retried later");
+            self.key_activity.put_back(uses);
         }
     }
 
