@@ -66,10 +66,16 @@ pub(crate) async fn problems(files: &TlsFiles) -> Vec<(&'static str, TlsError)> 
 
 /// The certificate of new connections.
 pub(crate) struct Tls {
-    files: Mutex<TlsFiles>,
     current: ArcSwap<ServerConfig>,
-    /// The digest of the files read last, valid or not.
-    seen: Mutex<[u8; 32]>,
+    /// Locked while `current` is replaced.
+    seen: Mutex<Seen>,
+}
+
+/// The files, and the digest of what was read last, valid or not.
+#[derive(Clone, PartialEq, Eq)]
+struct Seen {
+    files: TlsFiles,
+    digest: [u8; 32],
 }
 
 /// A certificate that was read and validated.
@@ -99,7 +105,7 @@ impl Tls {
     /// If they cannot be read or are invalid.
     pub(crate) async fn load(files: TlsFiles) -> Result<Self, TlsError> {
         let Prepared { config, digest, files } = Prepared::read(files).await?;
-        Ok(Self { current: ArcSwap::new(config), seen: Mutex::new(digest), files: Mutex::new(files) })
+        Ok(Self { current: ArcSwap::new(config), seen: Mutex::new(Seen { files, digest }) })
     }
 
     /// Reads files, which may be others than before, without using them yet.
@@ -112,8 +118,8 @@ impl Tls {
 
     /// Uses a prepared certificate for new connections.
     pub(crate) fn replace(&self, Prepared { config, digest, files }: Prepared) {
-        *self.files.lock() = files;
-        *self.seen.lock() = digest;
+        let mut seen = self.seen.lock();
+        *seen = Seen { files, digest };
         self.current.store(config);
     }
 
@@ -146,13 +152,21 @@ impl Tls {
 
     /// Reads the files; returns whether a new certificate is in use.
     async fn reload(&self) -> Result<bool, TlsError> {
-        let files = self.files.lock().clone();
-        let contents = Contents::read(&files).await?;
+        let before = self.seen.lock().clone();
+        let contents = Contents::read(&before.files).await?;
+        self.renew(&before, &contents)
+    }
+
+    /// Uses the contents of files that were read after `before` was seen. Returns whether they are new: not if a prepared
+    /// certificate was used meanwhile, which may be newer.
+    fn renew(&self, before: &Seen, contents: &Contents) -> Result<bool, TlsError> {
         let digest = contents.digest();
-        if std::mem::replace(&mut *self.seen.lock(), digest) == digest {
+        let mut seen = self.seen.lock();
+        if *seen != *before || digest == before.digest {
             return Ok(false);
         }
-        self.current.store(Arc::new(contents.config(&files)?));
+        seen.digest = digest;
+        self.current.store(Arc::new(contents.config(&before.files)?));
         Ok(true)
     }
 }
@@ -202,4 +216,47 @@ async fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
         return Err(TlsError::Long(path.to_owned()));
     }
     tokio::fs::read(path).await.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::{Contents, Tls};
+    use crate::config::TlsFiles;
+
+    /// Writes a new certificate with its key.
+    fn issue(folder: &Path, name: &str) -> TlsFiles {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new([name.to_owned()]).unwrap().self_signed(&key).unwrap();
+        let path = |extension| folder.join(format!("{name}.{extension}"));
+        let files = TlsFiles { certificate: path("pem"), key: path("key") };
+        fs::write(&files.certificate, certificate.pem()).unwrap();
+        fs::write(&files.key, key.serialize_pem()).unwrap();
+        files
+    }
+
+    #[tokio::test]
+    async fn reload_restores_no_certificate_that_was_replaced_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = issue(folder.path(), "old");
+        let tls = Tls::load(old.clone()).await.unwrap();
+        issue(folder.path(), "old");
+        let before = tls.seen.lock().clone();
+        let read = Contents::read(&old).await.unwrap();
+        for files in [old.clone(), issue(folder.path(), "new")] {
+            issue(folder.path(), "old");
+            tls.replace(tls.prepare(files).await.unwrap());
+            let current = tls.current.load_full();
+            assert!(!tls.renew(&before, &read).unwrap());
+            assert!(Arc::ptr_eq(&current, &tls.current.load_full()));
+        }
+        assert!(!tls.reload().await.unwrap(), "the new files have not changed");
+        issue(folder.path(), "new");
+        assert!(tls.reload().await.unwrap());
+    }
 }
