@@ -89,13 +89,16 @@ impl CheckpointDestination {
     }
 }
 
-/// Creates a file atomically, without replacing an existing one.
+/// Creates a file atomically. Its name must be unique: an existing file is replaced. Not by a hard link, which fails where
+/// one exists: not every file system has them.
 fn create(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let (file, unfinished) = (folder.join(name), folder.join(format!("{name}.new")));
     let mut writer = OpenOptions::new().write(true).create_new(true).open(&unfinished)?;
-    writer.write_all(bytes).and_then(|()| writer.sync_all())?;
-    fs::rename(&unfinished, &file)?;
+    let written = writer.write_all(bytes).and_then(|()| writer.sync_all());
+    written
+        .and_then(|()| fs::rename(&unfinished, &file))
+        .inspect_err(|_| _ = fs::remove_file(&unfinished))?;
     File::open(folder)?.sync_all()
 }
 
@@ -158,4 +161,24 @@ pub(super) async fn make_checkpoint(
         Some(signer) => checkpoint.signed(signer),
         None => checkpoint,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::create;
+
+    #[test]
+    fn failed_checkpoint_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        // A file cannot be renamed to a directory.
+        fs::create_dir(folder.path().join("taken")).unwrap();
+        create(folder.path(), "taken", b"{}").unwrap_err();
+        create(folder.path(), "written", b"{}").unwrap();
+        let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        assert_eq!(names, ["taken", "written"]);
+    }
 }
