@@ -33,16 +33,17 @@ pub(super) fn start(
     for part in &mut seed {
         sources.random.fill(part)?;
     }
+    let random = Arc::clone(&sources.random);
     background.spawn(|stop| async move {
         let stopped = async { stop.cancelled().await };
-        task.run(stopped, GRACE, |error| {
+        let report = |error: Option<&str>| {
             if let Some(error) = error {
                 tracing::warn!(error, "spans not exported");
             } else {
                 tracing::info!("spans exported again");
             }
-        })
-        .await;
+        };
+        task.run(stopped, GRACE, |delay| random.jitter(delay), report).await;
     });
     let seed = seed.map(u64::from_be_bytes);
     Ok(Some(Arc::new(Tracer::new(exporter, sampler, seed, settings.traces.resource_uri))))

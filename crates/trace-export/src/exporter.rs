@@ -30,45 +30,54 @@ pub struct Exporter {
 /// than the spans of a trace do.
 #[derive(Debug)]
 struct Queue {
-    /// `None` once nothing is exported any more.
-    spans: Mutex<Option<Vec<Span>>>,
+    spans: Mutex<Waiting>,
     /// The number of spans that make a batch.
     batch: usize,
     /// Notified when there is a first span, and when there is a batch.
     ready: Notify,
 }
 
+#[derive(Debug, Default)]
+struct Waiting {
+    spans: Vec<Span>,
+    /// Whether no more are accepted.
+    is_closed: bool,
+}
+
 impl Queue {
     /// Appends spans. Returns whether they were accepted.
     fn push(&self, spans: Vec<Span>) -> bool {
         let mut queued = self.spans.lock();
-        let Some(queued) = queued.as_mut() else { return false };
-        let before = queued.len();
-        queued.extend(spans);
-        if before == 0 || before < self.batch && queued.len() >= self.batch {
+        if queued.is_closed {
+            return false;
+        }
+        let before = queued.spans.len();
+        queued.spans.extend(spans);
+        if before == 0 || before < self.batch && queued.spans.len() >= self.batch {
             self.ready.notify_one();
         }
         true
     }
 
-    /// Waits until at least so many spans are queued.
+    /// Waits until at least so many spans are queued, or no more are accepted.
     async fn holds(&self, count: usize) {
-        while self.spans.lock().as_ref().is_some_and(|spans| spans.len() < count) {
+        let holds = |waiting: &Waiting| waiting.is_closed || waiting.spans.len() >= count;
+        while !holds(&self.spans.lock()) {
             self.ready.notified().await;
         }
     }
 
-    /// The oldest spans, at most a batch.
-    fn take(&self) -> Vec<Span> {
-        self.spans.lock().as_mut().map_or_else(Vec::new, |spans| {
-            let rest = spans.split_off(spans.len().min(self.batch));
-            std::mem::replace(spans, rest)
-        })
+    /// The oldest spans, at most `most`.
+    fn take(&self, most: usize) -> Vec<Span> {
+        let spans = &mut self.spans.lock().spans;
+        let rest = spans.split_off(spans.len().min(most));
+        std::mem::replace(spans, rest)
     }
 
-    /// Accepts no more spans; returns those that wait.
-    fn close(&self) -> Vec<Span> {
-        self.spans.lock().take().unwrap_or_default()
+    /// Accepts no more spans.
+    fn close(&self) {
+        self.spans.lock().is_closed = true;
+        self.ready.notify_one();
     }
 }
 
@@ -111,11 +120,7 @@ impl Exporter {
     /// If the system's authorities cannot be read.
     pub fn new(config: Config, (name, version): (&str, &str)) -> Result<(Self, ExportTask), reqwest::Error> {
         let most = config.queue;
-        let queue = Arc::new(Queue {
-            spans: Mutex::new(Some(Vec::new())),
-            batch: config.batch,
-            ready: Notify::new(),
-        });
+        let queue = Arc::new(Queue { spans: Mutex::default(), batch: config.batch, ready: Notify::new() });
         let counters = Arc::new(Counters::default());
         let own = config.resource.iter().map(|(name, value)| (name.as_str(), value.clone()));
         let sdk = [("telemetry.sdk.language", "rust"), ("service.version", version)];
@@ -159,44 +164,52 @@ impl Exporter {
 }
 
 impl ExportTask {
-    /// Sends batches until `stop`, then what is queued, within `grace`. `report` is called with the error when batches
-    /// begin to fail, and without one when they arrive again.
-    pub async fn run(self, stop: impl Future<Output = ()>, grace: Duration, report: impl Fn(Option<&str>)) {
-        let mut stop = pin!(stop);
+    /// Sends batches until `stop`, then the one on its way and what is queued, within `grace`. `jitter` varies the delays
+    /// of retries, so that exporters do not retry together. `report` is called with the error when batches begin to fail,
+    /// and without one when they arrive again.
+    pub async fn run(
+        self,
+        stop: impl Future<Output = ()>,
+        grace: Duration,
+        jitter: impl Fn(Duration) -> Duration,
+        report: impl Fn(Option<&str>),
+    ) {
+        {
+            let mut exporting = pin!(self.send_batches(jitter, report));
+            tokio::select! {
+                () = stop => self.queue.close(),
+                () = &mut exporting => return,
+            }
+            _ = timeout(grace, exporting).await;
+        }
+        drop(Sending::of(&self.counters, self.queue.take(usize::MAX).len()));
+    }
+
+    /// Sends batches until the queue is closed and empty.
+    async fn send_batches(&self, jitter: impl Fn(Duration) -> Duration, report: impl Fn(Option<&str>)) {
         let mut fails = false;
         loop {
-            let batch = tokio::select! {
-                () = &mut stop => break,
-                batch = self.collect() => batch,
-            };
-            tokio::select! {
-                () = &mut stop => break,
-                sent = self.send(batch) => {
-                    let error = sent.err().map(|error| error.to_string());
-                    if error.is_some() != fails {
-                        report(error.as_deref());
-                    }
-                    fails = error.is_some();
-                }
+            let batch = self.collect().await;
+            if batch.is_empty() {
+                return;
             }
-        }
-        let rest = self.queue.close();
-        if !rest.is_empty()
-            && let Ok(Err(error)) = timeout(grace, self.send(rest)).await
-        {
-            report(Some(&error.to_string()));
+            let error = self.send(batch, &jitter).await.err().map(|error| error.to_string());
+            if error.is_some() != fails {
+                report(error.as_deref());
+            }
+            fails = error.is_some();
         }
     }
 
-    /// Waits for spans, and for more of them until there is a batch or the delay is over.
+    /// Waits for spans, and for more of them until there is a batch or the delay is over. None are left once it returns none.
     async fn collect(&self) -> Vec<Span> {
         self.queue.holds(1).await;
         _ = timeout(self.delay, self.queue.holds(self.queue.batch)).await;
-        self.queue.take()
+        self.queue.take(self.queue.batch)
     }
 
-    async fn send(&self, batch: Vec<Span>) -> Result<(), SendError> {
-        let sending = Sending { counters: &self.counters, count: batch.len() };
+    async fn send(&self, batch: Vec<Span>, jitter: impl Fn(Duration) -> Duration) -> Result<(), SendError> {
+        let sending = Sending::of(&self.counters, batch.len());
         let request = ExportTraceServiceRequest {
             resource_spans: vec![ResourceSpans {
                 resource: Some(self.resource.clone()),
@@ -208,9 +221,13 @@ impl ExportTask {
                 ..ResourceSpans::default()
             }],
         };
-        self.transport.send(request.encode_to_vec()).await?;
-        sending.succeeded();
-        Ok(())
+        let sent = self.transport.send(request.encode_to_vec(), jitter).await;
+        match &sent {
+            Ok(()) => sending.arrived(0),
+            Err(SendError::Rejected(rejected, _)) => sending.arrived(*rejected),
+            Err(_) => {}
+        }
+        sent
     }
 }
 
@@ -220,11 +237,17 @@ struct Sending<'c> {
     count: usize,
 }
 
-impl Sending<'_> {
-    fn succeeded(mut self) {
-        self.counters.exported.fetch_add(self.count as u64, Ordering::Relaxed);
-        self.counters.queued.fetch_sub(self.count, Ordering::Relaxed);
-        self.count = 0;
+impl<'c> Sending<'c> {
+    fn of(counters: &'c Counters, count: usize) -> Self {
+        Self { counters, count }
+    }
+
+    /// Counts all but the rejected ones as exported.
+    fn arrived(mut self, rejected: usize) {
+        let exported = self.count.saturating_sub(rejected);
+        self.counters.exported.fetch_add(exported as u64, Ordering::Relaxed);
+        self.counters.queued.fetch_sub(exported, Ordering::Relaxed);
+        self.count -= exported;
     }
 }
 

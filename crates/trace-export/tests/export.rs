@@ -4,16 +4,19 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
-use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
 use prost::Message;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -26,11 +29,23 @@ struct Received {
     body: Bytes,
 }
 
+/// How long a task has after it is stopped.
+const GRACE: Duration = Duration::from_millis(500);
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
 /// A collector that answers with a status of gRPC, or never.
 #[derive(Clone, Default)]
 struct Collector {
     received: Arc<Mutex<Vec<Received>>>,
     status: Option<&'static str>,
+    /// How many requests are refused first, with this status of HTTP.
+    refused: usize,
+    refusal: u16,
+    /// How long it takes to answer.
+    takes: Duration,
+    /// The answer to a request.
+    answer: ExportTraceServiceResponse,
 }
 
 impl Collector {
@@ -62,11 +77,28 @@ impl Collector {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         let path = parts.uri.path().to_owned();
-        self.received.lock().unwrap().push(Received { path, headers: parts.headers, body });
-        let Some(status) = self.status else { std::future::pending().await };
-        let mut trailers = HeaderMap::new();
-        trailers.insert("grpc-status", HeaderValue::from_static(status));
-        Ok(Response::new(Full::new(Bytes::new()).with_trailers(async { Some(Ok(trailers)) })))
+        let is_grpc = parts.headers[CONTENT_TYPE] == "application/grpc";
+        let requests = {
+            let mut received = self.received.lock().unwrap();
+            received.push(Received { path, headers: parts.headers, body });
+            received.len()
+        };
+        tokio::time::sleep(self.takes).await;
+        let mut response = Response::builder();
+        let (mut body, mut trailers) = (Vec::new(), None);
+        if requests <= self.refused {
+            response = response.status(self.refusal).header(RETRY_AFTER, "1");
+        } else {
+            let Some(status) = self.status else { std::future::pending().await };
+            body = self.answer.encode_to_vec();
+            if is_grpc {
+                let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+                body = [&[0], &length[..], &body].concat();
+            }
+            trailers = Some(HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static(status))]));
+        }
+        let body = Full::new(Bytes::from(body)).with_trailers(async { trailers.map(Ok) });
+        Ok(response.body(body).unwrap())
     }
 }
 
@@ -89,7 +121,8 @@ fn span(id: u64) -> Span {
     }
 }
 
-/// Exports to a collector until `until` holds; returns the counters, and the errors that were reported.
+/// Exports to a collector until `until` holds; returns the counters then, and the errors that were reported. Everything is
+/// exported or failed once the task has ended.
 async fn export(
     variables: &[(&str, &str)],
     spans: Vec<Vec<Span>>,
@@ -105,10 +138,14 @@ async fn export(
     let reported = Arc::new(Mutex::new(Vec::new()));
     let (stop, stopped) = oneshot::channel::<()>();
     let reports = Arc::clone(&reported);
-    let running =
-        tokio::spawn(task.run(async { _ = stopped.await }, Duration::from_millis(50), move |error| {
+    let running = tokio::spawn(task.run(
+        async { _ = stopped.await },
+        GRACE,
+        |delay| delay,
+        move |error| {
             reports.lock().unwrap().push(error.map(str::to_owned));
-        }));
+        },
+    ));
     let waiting = async {
         while !until(exporter.stats()) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -118,6 +155,9 @@ async fn export(
     let stats = exporter.stats();
     stop.send(()).unwrap();
     running.await.unwrap();
+    let ended = exporter.stats();
+    assert_eq!(ended.exported + ended.failed, stats.exported + stats.failed + stats.queued as u64);
+    assert_eq!(ended.queued, 0);
     let reported = reported.lock().unwrap().clone();
     (stats, reported)
 }
@@ -202,4 +242,80 @@ async fn collector_that_hangs_costs_the_queue_and_no_more() {
     let is_asked = || !collector.received.lock().unwrap().is_empty();
     let (stats, _) = export(&variables, spans, |_| is_asked()).await;
     assert_eq!(stats, ExportStats { queued: 3, exported: 0, dropped: 2, failed: 0 });
+}
+
+#[tokio::test]
+async fn rejected_spans_of_an_accepted_request_count_as_failed() {
+    for protocol in ["http/protobuf", "grpc"] {
+        let rejected = ExportTracePartialSuccess { rejected_spans: 2, error_message: "no\nname".to_owned() };
+        let answer = ExportTraceServiceResponse { partial_success: Some(rejected) };
+        let collector = Collector { status: Some("0"), answer, ..Collector::default() };
+        let url = collector.listen().await;
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol),
+            ("OTEL_BSP_SCHEDULE_DELAY", "1"),
+        ];
+        let all_sent = |stats: ExportStats| stats.queued == 0;
+        let (stats, reported) = export(&variables, vec![vec![span(1), span(2), span(4)]], all_sent).await;
+        assert_eq!(stats, ExportStats { queued: 0, exported: 1, dropped: 0, failed: 2 }, "{protocol}");
+        assert_eq!(reported, [Some(r#"2 spans rejected: "no\nname""#.to_owned())]);
+    }
+}
+
+#[tokio::test]
+async fn busy_collector_is_asked_again_after_the_time_that_it_names() {
+    for (protocol, refusal) in [("http/protobuf", 429), ("grpc", 503)] {
+        let collector = Collector { status: Some("0"), refused: 1, refusal, ..Collector::default() };
+        let url = collector.listen().await;
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol),
+            ("OTEL_BSP_SCHEDULE_DELAY", "1"),
+        ];
+        let began = Instant::now();
+        let (stats, reported) =
+            export(&variables, vec![vec![span(1)]], |stats| stats.exported + stats.failed > 0).await;
+        assert_eq!((stats.exported, reported), (1, Vec::new()), "{protocol}");
+        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn collector_that_stays_busy_fails_the_batch_within_the_timeout() {
+    for (status, refused, timeout) in [("14", 0, "400"), ("0", 100, "900")] {
+        let collector = Collector { status: Some(status), refused, refusal: 502, ..Collector::default() };
+        let url = collector.listen().await;
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", timeout),
+            ("OTEL_BSP_SCHEDULE_DELAY", "1"),
+        ];
+        let (stats, _) = export(&variables, vec![vec![span(1)]], |stats| stats.failed == 1).await;
+        assert_eq!((stats.queued, stats.exported), (0, 0));
+        // A second after 250 ms; none where the collector asks to wait for longer than the timeout.
+        assert_eq!(collector.received.lock().unwrap().len(), if refused == 0 { 2 } else { 1 });
+    }
+}
+
+#[tokio::test]
+async fn stop_lets_the_batch_on_its_way_arrive_and_sends_the_rest_in_batches() {
+    let takes = Duration::from_millis(100);
+    let collector = Collector { status: Some("0"), takes, ..Collector::default() };
+    let url = collector.listen().await;
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
+        ("OTEL_BSP_SCHEDULE_DELAY", "1"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2"),
+    ];
+    let spans = (1..=3).map(|n| vec![span(2 * n), span(2 * n + 1)]).collect();
+    let is_asked = |_| !collector.received.lock().unwrap().is_empty();
+    export(&variables, spans, is_asked).await;
+    let received = collector.received.lock().unwrap();
+    let sent = received.iter().map(|one| {
+        let request = ExportTraceServiceRequest::decode(&*one.body).unwrap();
+        request.resource_spans[0].scope_spans[0].spans.len()
+    });
+    assert_eq!(sent.collect::<Vec<_>>(), [2, 2, 2]);
 }
