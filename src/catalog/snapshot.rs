@@ -4,6 +4,8 @@
 mod labelled_map;
 mod mounts;
 mod skills;
+#[cfg(test)]
+mod tests;
 mod touched;
 mod trees;
 pub mod view;

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ::skill::SKILL_MD;
-
 use super::view::View;
 use crate::model::call::Page;
 use crate::model::ids::ResourceUri;
@@ -67,11 +65,8 @@ impl View {
         if self.map::<Skill>().len() == 0 {
             return page;
         }
-        // A skill stands at the place of its `SKILL.md`, since nothing else in its folder is listed.
-        let after = after.map(|after| match after.strip_suffix(SKILL_MD) {
-            Some(root) if root.ends_with('/') => root,
-            _ => after,
-        });
+        // Folders are in the order of their `SKILL.md`, since none is inside another one: the folders after a URI are those
+        // whose `SKILL.md` is, whatever has the URI.
         let skills = self.page::<Skill>(after, size);
         let items = skills.items.iter().map(|skill| Arc::clone(&skill.skill_md));
         merged(page, registered(items, skills.more), size)
