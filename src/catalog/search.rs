@@ -22,6 +22,7 @@ use self::build::Builder;
 pub use self::document::SearchedKind;
 pub use self::request::{DEFAULT_RESULTS, MAX_RESULTS, SearchRequest};
 pub(super) use self::searches::Searches;
+use self::shown::Draft;
 pub use self::shown::Found;
 use super::Catalog;
 use super::snapshot::AgentSnapshot;
@@ -30,6 +31,9 @@ use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::AgentRef;
 use crate::model::label::CallerLabels;
+
+/// How many definitions are examined first for each result: each of several mounts may list a file that one of them answers.
+const CANDIDATES: usize = 16;
 
 impl Catalog {
     /// The definitions of an agent that match a query, of those that a caller with these labels sees; the best first.
@@ -47,10 +51,10 @@ impl Catalog {
         let snapshot = self.snapshot_of(payer, agent.tenant, agent.uid).await?;
         let index = self.searches.of(agent);
         Box::pin(self.bring_up_to_date(payer, agent, &index, snapshot)).await?;
-        let (own, asked) = (labels.clone(), request.clone());
-        let find = move || Ok(index.find(&asked, &own));
-        let (snapshot, subjects) = self.renderer.run(payer, find).await?.ok_or(Fault::BUSY)?;
-        self.show(payer, agent, View::new(snapshot, || labels), subjects, request).await
+        let (asked, document_bytes) = (request.clone(), self.searches.limits.document_bytes);
+        let find = move || Ok(drafts(&index, &asked, &labels, document_bytes));
+        let drafts = self.renderer.run(payer, find).await?.ok_or(Fault::BUSY)?;
+        self.show(payer, agent, drafts, &request.query).await
     }
 
     /// Makes an index answer for a snapshot or a newer one.
@@ -101,5 +105,26 @@ impl Catalog {
             index: Arc::clone(index),
             snapshot,
         }
+    }
+}
+
+/// What is shown of the best definitions that match; `None` if the index is empty. Something else may answer the URI of a file
+/// that matches: twice as many candidates are examined while too few are left of them, until these are all that match.
+fn drafts(
+    index: &AgentIndex,
+    request: &SearchRequest,
+    labels: &CallerLabels,
+    document_bytes: usize,
+) -> Option<Vec<Draft>> {
+    let mut candidates = CANDIDATES * request.limit;
+    loop {
+        let (snapshot, subjects) = index.find(request, labels, candidates)?;
+        let view = View::new(snapshot, || labels.clone());
+        let drafts = subjects.iter().filter_map(|subject| Draft::of_subject(&view, subject, document_bytes));
+        let drafts: Vec<_> = drafts.take(request.limit).collect();
+        if drafts.len() == request.limit || subjects.len() < candidates {
+            return Some(drafts);
+        }
+        candidates *= 2;
     }
 }

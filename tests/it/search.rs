@@ -96,6 +96,30 @@ async fn definitions_of_every_kind_are_found_with_excerpts() {
 }
 
 #[tokio::test]
+async fn excerpts_show_words_far_behind_the_beginning() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let far = |bytes: usize| format!("{}codeword at the end", "filler ".repeat(bytes / 7));
+    replica.put("a", "x:far", &far(200 << 10)).await;
+    let text = async || {
+        let found = replica.admin("GET", &path("codeword"), None).await.json();
+        found["items"][0]["text"].as_str().unwrap().to_owned()
+    };
+    // The second excerpt is of what was read for the first.
+    for _ in 0..2 {
+        assert!(text().await.ends_with("filler codeword at the end"), "{}", text().await);
+    }
+    // More of these than are read further for one answer: the others show their beginnings.
+    for number in 1..30 {
+        replica.put("a", &format!("x:{number}"), &far((200 << 10) + number)).await;
+    }
+    let found = replica.admin("GET", &format!("{}&limit=30", path("codeword")), None).await.json();
+    let items = found["items"].as_array().unwrap();
+    let shown = items.iter().filter(|item| item["text"].as_str().unwrap().contains("codeword"));
+    assert_eq!((items.len(), shown.count()), (30, 20));
+}
+
+#[tokio::test]
 async fn skills_are_found_by_their_frontmatter_and_files() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;

@@ -11,9 +11,6 @@ use crate::cache::Charge;
 use crate::catalog::snapshot::AgentSnapshot;
 use crate::model::label::CallerLabels;
 
-/// How many definitions are examined for each result: each of several mounts may list a file that one of them answers.
-const CANDIDATES: usize = 16;
-
 /// The index of one agent. Empty until it is built, and again after it took too much memory.
 #[derive(Debug)]
 pub(super) struct AgentIndex {
@@ -75,19 +72,20 @@ impl AgentIndex {
         self.state.read().as_ref().map(|state| (Arc::clone(&state.snapshot), state.extent))
     }
 
-    /// The definitions that match, of those visible to a caller with these labels, and the snapshot that they are in; `None`
-    /// if it is empty. [`CANDIDATES`] for each result that is asked for: something else may answer the URI of a file.
+    /// The best `candidates` definitions that match, of those visible to a caller with these labels, and the snapshot that
+    /// they are in; `None` if it is empty.
     pub(super) fn find(
         &self,
         request: &SearchRequest,
         labels: &CallerLabels,
+        candidates: usize,
     ) -> Option<(Arc<AgentSnapshot>, Vec<SearchedSubject>)> {
-        let SearchRequest { query, kind, limit } = request;
+        let SearchRequest { query, kind, .. } = request;
         let state = self.state.read();
         let Indexed { index, snapshot, .. } = state.as_ref()?;
         let is_visible =
             |group: &Group| kind.is_none_or(|kind| kind == group.kind) && labels.sees(&group.labels);
-        let hits = index.search(query, CANDIDATES * limit, is_visible);
+        let hits = index.search(query, candidates, is_visible);
         Some((Arc::clone(snapshot), hits.into_iter().map(|hit| hit.key).collect()))
     }
 

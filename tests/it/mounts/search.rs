@@ -78,6 +78,23 @@ async fn file_of_two_mounts_is_one_result() {
 }
 
 #[tokio::test]
+async fn files_that_a_mount_within_answers_hide_no_result() {
+    let site = Site::new().await;
+    // More than are examined first for the results of an answer.
+    for file in 0..400 {
+        site.write(&format!("guides/deep/lantern{file}.md"), "");
+    }
+    site.write("other/lamp.md", "");
+    site.mount("guides", guides()).await;
+    let mut deep = guides();
+    (deep["path"], deep["uri"]) = (json!("other/"), json!("file:///guides/deep/"));
+    site.mount("deep", deep).await;
+    enable_search(&site).await;
+    site.replica.put("notes", "x:1", "a lantern in the text").await;
+    assert_eq!(found(&site, &site.key, "lantern").await, ["x:1"]);
+}
+
+#[tokio::test]
 async fn index_is_patched_with_changed_files() {
     let faults = FaultScript::new();
     let site = Site::with_faults(&faults).await;
