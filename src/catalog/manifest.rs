@@ -8,11 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Catalog;
-use super::definitions::Registered;
+use super::definitions::{Registered, check_count};
 use super::mounts::check_uris;
 use super::plan::Plan;
 pub use super::plan::{Applied, Keys, NewDefinitions};
-use super::skill_placement::check_apart;
+use super::skill_placement::{check_apart, check_written};
 use super::target::Target;
 use crate::model::agent::Agent;
 use crate::model::audit::chain::Digest;
@@ -28,6 +28,7 @@ use crate::model::mount::Mount;
 use crate::model::precondition::Precondition;
 use crate::model::resource::Resource;
 use crate::model::scope::{Revision, Scope};
+use crate::model::skill::Skill;
 use crate::store::StoreError;
 use crate::store::agent_rows::Stored;
 use crate::store::snapshot::Snapshot;
@@ -92,8 +93,7 @@ impl Catalog {
                     .transact(Scope::from(agent.uid), &audited, async |write| {
                         let (target, stored) = Target::lock_all(write, agent).await?;
                         condition.check(Some(target.present()))?;
-                        check_placed(&stored, &wanted)?;
-                        let plan = Plan::new(&stored, &wanted);
+                        let plan = catalog.checked_plan(&stored, &wanted)?;
                         catalog.carry_out(write, &target, &plan).await?;
                         let changed = write.has_changes();
                         if changed && audited.call().is_some() {
@@ -122,8 +122,27 @@ impl Catalog {
         let stored = self.stored(&mut view, agent).await?;
         view.end().await?;
         condition.check(Some(revision))?;
-        check_placed(&stored, wanted)?;
-        Ok(Plan::new(&stored, wanted).applied(revision))
+        Ok(self.checked_plan(&stored, wanted)?.applied(revision))
+    }
+
+    /// The writes that replace the stored definitions, once the definitions that there are afterwards are checked together:
+    /// what is refused here is refused in a dry run too.
+    fn checked_plan<'s>(
+        &self,
+        stored: &'s ByKind<Stored>,
+        wanted: &'s NewManifest,
+    ) -> Result<Plan<'s>, Fault> {
+        check_placed(stored, wanted)?;
+        let plan = Plan::new(stored, wanted);
+        // The files of skills count as resources. Fewer of both may still be more than a limit that was lowered.
+        let growth = [plan.steps::<Resource>().growth, plan.steps::<Skill>().growth];
+        if growth.iter().any(|growth| *growth > 0) {
+            let present = stored.resources.len() + stored.skills.iter().map(Skill::places).sum::<usize>();
+            let count = i64::try_from(present).unwrap_or(i64::MAX);
+            let count = growth.iter().fold(count, |sum, growth| sum.saturating_add((*growth).into()));
+            check_count::<Resource>(usize::try_from(count).unwrap_or(0), &self.limits)?;
+        }
+        Ok(plan)
     }
 
     async fn carry_out(&self, write: &mut Write, target: &Target, plan: &Plan<'_>) -> Result<(), Fault> {
@@ -233,11 +252,14 @@ fn listed<K: Member>(wanted: &NewManifest) -> &[K::New] {
 /// Checks that skills and resources are apart once a manifest is applied, and that mounts have different URIs.
 fn check_placed(stored: &ByKind<Stored>, wanted: &NewManifest) -> Result<(), Fault> {
     check_uris(listed::<Mount>(wanted))?;
-    let resources = listed::<Resource>(wanted).iter().map(|new| new.uri.as_str());
+    let resources = || listed::<Resource>(wanted).iter().map(|new| new.uri.as_str());
     match &wanted.skills {
-        Some(skills) => check_apart(skills.iter().map(|new| &new.root), resources),
-        None => check_apart(stored.skills.iter().map(|old| &old.root), resources),
+        Some(skills) => check_apart(skills.iter().map(|new| &new.root), resources())?,
+        None => check_apart(stored.skills.iter().map(|old| &old.root), resources())?,
     }
+    // Those that were registered before this was checked remain.
+    let known: BTreeSet<_> = stored.resources.iter().map(|old| old.uri.as_str()).collect();
+    resources().filter(|uri| !known.contains(uri)).try_for_each(check_written)
 }
 
 /// The summary of a write that applies a manifest, for the audit log.

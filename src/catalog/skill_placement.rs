@@ -1,9 +1,9 @@
 //! Where skills may be: not inside or around another one, nor over a resource.
 
-use std::borrow::Cow;
+use ::skill::normal_uri_path;
 
 use super::target::Target;
-use crate::model::fault::Fault;
+use crate::model::fault::{Fault, shortened};
 use crate::model::skill::{SKILL_URIS, SkillRoot};
 use crate::store::write::Write;
 
@@ -23,22 +23,39 @@ pub(super) async fn check_free(write: &mut Write, target: &Target, root: &SkillR
     Ok(())
 }
 
-/// Checks that a resource which is added is not below a skill.
+/// Checks that a resource which is added is not below a skill, and that [`check_written`] accepts its URI.
 pub(super) async fn check_outside(write: &mut Write, target: &Target, uri: &str) -> Result<(), Fault> {
-    let Some(uri) = of_skills(uri) else { return Ok(()) };
+    let Some(normal) = of_skills(uri) else { return Ok(()) };
     // A slash at the end, so that the folder of a skill is found for its own URI.
-    let folder = format!("{uri}/");
+    let folder = format!("{normal}/");
     let roots: Vec<_> = SkillRoot::around(&folder).chain([folder.as_str()]).collect();
-    if write.has_skill(target.agent, &roots).await? { Err(INSIDE) } else { Ok(()) }
+    if write.has_skill(target.agent, &roots).await? { Err(INSIDE) } else { check_written(uri) }
 }
 
-/// The URI with its scheme in lower case, as skills have it, if it is one of their scheme: schemes are compared without case.
-fn of_skills(uri: &str) -> Option<Cow<'_, str>> {
-    let (scheme, rest) = uri.split_at_checked(SKILL_URIS.len())?;
+/// Checks that the URI of a resource is written as those of skills are, if it has their scheme: a skill that is added later is
+/// compared with the URIs as they are written.
+pub(super) fn check_written(uri: &str) -> Result<(), Fault> {
+    let Some(normal) = of_skills(uri) else { return Ok(()) };
+    let path = without_query(uri);
+    if path == normal || path.strip_suffix('/') == Some(&normal) {
+        return Ok(());
+    }
+    Err(Fault::invalid_params(format!(
+        "uri must be written {}, as the URIs of skills are",
+        shortened(&normal)
+    )))
+}
+
+/// The path of a URI as skills write it, if it has their scheme.
+fn of_skills(uri: &str) -> Option<String> {
+    let (scheme, path) = without_query(uri).split_at_checked(SKILL_URIS.len())?;
+    // Schemes are compared without case.
     let is_of_skills = scheme.eq_ignore_ascii_case(SKILL_URIS);
-    is_of_skills.then(|| {
-        if scheme == SKILL_URIS { Cow::Borrowed(uri) } else { Cow::Owned(format!("{SKILL_URIS}{rest}")) }
-    })
+    is_of_skills.then(|| format!("{SKILL_URIS}{}", normal_uri_path(path)))
+}
+
+fn without_query(uri: &str) -> &str {
+    uri.split(['?', '#']).next().unwrap_or(uri)
 }
 
 /// Checks that no skill is inside another one or over a resource, where these are all of an agent, in any order.
@@ -70,7 +87,7 @@ pub(super) fn check_apart<'a>(
 mod tests {
     use ::skill::SkillPath;
 
-    use super::check_apart;
+    use super::{check_apart, check_written};
     use crate::model::skill::SkillRoot;
 
     #[test]
@@ -91,8 +108,37 @@ mod tests {
             "skill://b/c/SKILL.md",
             "SKILL://b/c",
             "Skill://b/c/d",
+            "skill://B/c/d",
+            "skill://b//c/d",
+            "skill://b/%63/d",
+            "skill://%62/./c/d",
+            "skill://b/e/../c",
+            "skill://b/c?d",
         ] {
             assert!(!is_apart(&["a", "b/c", "b/c-d"], &[uri]), "{uri}");
+        }
+    }
+    #[test]
+    fn resources_are_written_as_skills_are() {
+        for uri in [
+            "x://A//b",
+            "skill://a/b",
+            "skill://a/B/?Q=//",
+            "skill://a/b#C",
+            "skill://a/%E4%B8%AD!",
+            "skill://",
+        ] {
+            assert!(check_written(uri).is_ok(), "{uri}");
+        }
+        for (uri, normal) in [
+            ("SKILL://a/b", "skill://a/b"),
+            ("skill://A/B", "skill://a/B"),
+            ("skill://a//b//", "skill://a/b"),
+            ("skill://a/%62%2fc", "skill://a/b%2Fc"),
+            ("skill://a/../../b", "skill://a/b"),
+        ] {
+            let expected = format!("uri must be written {normal}, as the URIs of skills are");
+            assert_eq!(check_written(uri).unwrap_err().to_string(), expected);
         }
     }
 }

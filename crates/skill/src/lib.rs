@@ -37,6 +37,6 @@ pub use self::archive::{Format, unpack};
 pub use self::error::{ArchiveError, FrontmatterError, PathError, SkillError};
 pub use self::frontmatter::{Frontmatter, MAX_FRONTMATTER_BYTES};
 pub use self::mime::{MARKDOWN, by_name as mime_type_by_name, mime_type};
-pub use self::path::{FilePath, MAX_PATH_BYTES, SCHEME, SkillPath};
+pub use self::path::{FilePath, MAX_PATH_BYTES, SCHEME, SkillPath, normal_uri_path};
 pub use self::skill::{CheckedSkill, File, Limits, RawFile, SKILL_MD, check, check_paths, frontmatter};
 pub use self::value::Value;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::error::PathError;
 
@@ -91,6 +91,24 @@ impl FilePath {
     pub fn uri_path(&self) -> String {
         encoded(&self.0)
     }
+}
+
+/// The encoded path of a URI, its authority included, as those of skills are written: what a reader may take for the same path
+/// is the same text. Without empty segments and `.`, with `..` resolved, the authority in lower case, and those characters
+/// percent-encoded that skills have so.
+pub fn normal_uri_path(path: &str) -> String {
+    let mut segments: Vec<String> = Vec::new();
+    for segment in path.split('/') {
+        match percent_decode_str(segment).decode_utf8().as_deref() {
+            Ok("" | ".") => {}
+            // Never above the authority (RFC 3986, section 5.2.4).
+            Ok("..") => segments.truncate(segments.len().saturating_sub(1).max(1)),
+            Ok(authority) if segments.is_empty() => segments.push(encoded(&authority.to_ascii_lowercase())),
+            Ok(name) => segments.push(utf8_percent_encode(name, ENCODED).to_string()),
+            Err(_) => segments.push(segment.to_owned()),
+        }
+    }
+    segments.join("/")
 }
 
 impl fmt::Display for SkillPath {

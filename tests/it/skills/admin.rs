@@ -150,10 +150,26 @@ async fn skills_and_resources_do_not_overlap() {
     }
     let inside = problem(409, "already_exists", "a skill whose folder contains this URI exists already");
     let definition = json!({"name": "n", "contents": []});
-    for uri in ["skill://acme/refunds/x", "skill://acme/refunds", "skill://acme/refunds/SKILL.md"] {
+    for uri in [
+        "skill://acme/refunds/x",
+        "skill://acme/refunds",
+        "skill://acme/refunds/SKILL.md",
+        "skill://ACME/refunds/x",
+        "skill://acme//refunds/x",
+        "skill://acme/refund%73/x",
+        "skill://acme/x/../refunds/x",
+    ] {
         let answer = replica.admin("PUT", &resource("a", uri), Some(definition.clone())).await;
         assert_eq!(normalized(&answer), inside, "{uri}");
     }
+    // Nor below one that is added later.
+    let written = "uri must be written skill://later/s/x, as the URIs of skills are";
+    let answer = replica.admin("PUT", &resource("a", "skill://Later/s/x"), Some(definition)).await;
+    assert_eq!(normalized(&answer), problem(400, "invalid_params", written));
+    let resources = json!([{"uri": "skill://later//s/x", "name": "n", "contents": []}]);
+    let manifest = json!({"apiVersion": "waggle/v1", "resources": resources});
+    let answer = replica.admin("PUT", "/agents/a/manifest", Some(manifest)).await;
+    assert_eq!(normalized(&answer), problem(400, "invalid_params", written));
     replica.put("a", "skill://acme/refunds-2", "").await;
     put(&replica, "acme/refund", body("refund", &[])).await;
     let template = json!({"name": "n", "template": ""});
@@ -268,7 +284,15 @@ async fn files_count_as_resources_and_free_their_places() {
     assert_eq!(normalized(&another), full);
     assert_eq!(normalized(&replica.admin("PUT", &skill("two"), Some(body("two", &[]))).await), full);
     let grown = body("one", &[("a", "1"), ("b", "2"), ("c", "3")]);
-    assert_eq!(normalized(&replica.admin("PUT", &skill("one"), Some(grown)).await), full);
+    assert_eq!(normalized(&replica.admin("PUT", &skill("one"), Some(grown.clone())).await), full);
+    // A dry run of a manifest counts them too.
+    let resources = json!([{"uri": "x:1", "name": "n", "contents": []}]);
+    let skills = json!([{"path": "one", "files": grown["files"]}]);
+    let manifest = json!({"apiVersion": "waggle/v1", "resources": resources, "skills": skills});
+    for path in ["/agents/a/manifest", "/agents/a/manifest?dryRun=true"] {
+        let answer = replica.admin("PUT", path, Some(manifest.clone())).await;
+        assert_eq!(normalized(&answer), full, "{path}");
+    }
     put(&replica, "one", body("one", &[])).await;
     put(&replica, "two", body("two", &[])).await;
     replica.put("a", "x:2", "").await;
