@@ -23,7 +23,7 @@ use crate::model::key::ApiKey;
 use crate::model::method::{CostClass, Method};
 use crate::model::prompt::Prompt;
 use crate::model::template::ResourceTemplate;
-use crate::model::tool::{self, FixedTool, ToolSet, can_be_tool};
+use crate::model::tool::{self, FixedTool, FoundId, ToolSet, can_be_tool};
 use crate::quota::limits::RateLimitSubject;
 use crate::quota::usage::QuotaSubject;
 
@@ -49,15 +49,37 @@ pub(super) struct Question {
 pub(super) struct ExplainMessage {
     /// Its method, which decides its cost.
     method: String,
-    /// Its parameters, of which those count that name a resource, a prompt or a template.
+    /// Its parameters, an object, of which those count that name a resource, a prompt or a template.
     #[serde(default)]
     #[schema(value_type = Option<Object>, example = json!({"uri": "file:///guide"}))]
     params: Value,
 }
 
 impl ExplainMessage {
+    /// The message as a request.
+    ///
+    /// # Errors
+    /// [`Fault::InvalidParams`] if no revision has its method, or its parameters are not an object.
+    fn parse(&self) -> Result<Named<'_>, Fault> {
+        let method = Method::parse(&self.method)
+            .ok_or_else(|| Fault::unknown("method", &self.method).within("request.method"))?;
+        if !(self.params.is_object() || self.params.is_null()) {
+            return Err(Fault::invalid_params("request.params must be an object"));
+        }
+        Ok(Named { method, params: &self.params })
+    }
+}
+
+/// A request, by what it names.
+#[derive(Debug, Clone, Copy)]
+struct Named<'q> {
+    method: Method,
+    params: &'q Value,
+}
+
+impl<'q> Named<'q> {
     /// A text among its parameters.
-    fn text(&self, pointer: &str) -> Option<&str> {
+    fn text(self, pointer: &str) -> Option<&'q str> {
         self.params.pointer(pointer).and_then(Value::as_str)
     }
 }
@@ -157,7 +179,8 @@ pub(super) async fn explain(
     if authority.owner()?.is_some_and(|owner| owner.tenant != key.tenant) {
         return Err(Fault::NotFound("key").into());
     }
-    let decided = decide(&app, &key, &agent, &question).await?;
+    let message = question.request.as_ref().map(ExplainMessage::parse).transpose()?;
+    let decided = decide(&app, &key, &agent, question.address, message).await?;
     let (rule, fault, source) = match decided {
         Ok(source) => (Rule::Allowed, None, source),
         Err((rule, fault)) => (rule, Some(fault), None),
@@ -180,18 +203,15 @@ async fn decide(
     app: &Admin,
     key: &ApiKey,
     agent: &Agent,
-    question: &Question,
+    address: Option<IpAddr>,
+    message: Option<Named<'_>>,
 ) -> Result<Result<Option<ServedFrom>, (Rule, Fault)>, Fault> {
     let tenant = app.identity.tenant(&agent.tenant_slug).await?;
-    let would_be = match app.identity.would_admit(key, agent, tenant.limits, question.address.map(Into::into))
-    {
+    let would_be = match app.identity.would_admit(key, agent, tenant.limits, address.map(Into::into)) {
         Ok(would_be) => would_be,
         Err((rule, fault)) => return Ok(Err((rule.into(), fault))),
     };
-    let cost = match &question.request {
-        None => CostClass::Read,
-        Some(message) => cost_of(message),
-    };
+    let cost = message.map_or(CostClass::Read, cost_of);
     let is_own = would_be.credential.reaches(agent.tenant, agent.uid);
     let subject = RateLimitSubject {
         credential: Some(&would_be.credential),
@@ -210,7 +230,7 @@ async fn decide(
         Err(fault @ Fault::QuotaExceeded { .. }) => return Ok(Err((Rule::Quota, fault))),
         other => other?,
     }
-    let Some(message) = &question.request else { return Ok(Ok(None)) };
+    let Some(message) = message else { return Ok(Ok(None)) };
     let labels = would_be.credential.labels_at(agent.tenant, agent.uid);
     let view = app.catalog.view_with(agent.into(), labels).await?;
     Ok(match hidden(&view, message) {
@@ -220,12 +240,15 @@ async fn decide(
 }
 
 /// Where the content of the resource comes from that a message names.
-fn served_from(view: &View, message: &ExplainMessage) -> Option<ServedFrom> {
-    let uri = match Method::parse(&message.method)? {
+fn served_from(view: &View, message: Named<'_>) -> Option<ServedFrom> {
+    let uri = match message.method {
         Method::ReadResource | Method::Subscribe => message.text("/uri"),
         Method::CallTool => match FixedTool::parse(message.text("/name")?)? {
             FixedTool::ReadResource => message.text("/arguments/uri"),
-            FixedTool::Fetch => message.text("/arguments/id"),
+            FixedTool::Fetch => match FoundId::parse(message.text("/arguments/id")?) {
+                FoundId::Uri(uri) => Some(uri),
+                FoundId::Prompt(_) => None,
+            },
             _ => None,
         },
         _ => None,
@@ -238,20 +261,20 @@ fn served_from(view: &View, message: &ExplainMessage) -> Option<ServedFrom> {
     Some(ServedFrom { connection, mount })
 }
 
-fn cost_of(message: &ExplainMessage) -> CostClass {
-    match Method::parse(&message.method) {
-        Some(Method::CallTool) => {
+fn cost_of(message: Named<'_>) -> CostClass {
+    match message.method {
+        Method::CallTool => {
             let id = || message.text("/arguments/id");
             message.text("/name").map_or(CostClass::Other, |name| tool::cost_of(name, id))
         }
-        method => method.map_or(CostClass::Other, Method::cost),
+        method => method.cost(),
     }
 }
 
 /// The answer to a message, if it names something that exists and is hidden.
-fn hidden(view: &View, message: &ExplainMessage) -> Option<Fault> {
+fn hidden(view: &View, message: Named<'_>) -> Option<Fault> {
     let text = |pointer| message.text(pointer);
-    match Method::parse(&message.method)? {
+    match message.method {
         Method::ReadResource | Method::Subscribe => hidden_uri(view, text("/uri")?),
         Method::CallTool => hidden_by_tool(view, text("/name")?, message),
         Method::GetPrompt => hidden_prompt(view, text("/name")?),
@@ -270,7 +293,7 @@ fn hidden(view: &View, message: &ExplainMessage) -> Option<Fault> {
 }
 
 /// The answer to the call of a tool that the agent offers, if it names something that is hidden.
-fn hidden_by_tool(view: &View, name: &str, message: &ExplainMessage) -> Option<Fault> {
+fn hidden_by_tool(view: &View, name: &str, message: Named<'_>) -> Option<Fault> {
     let sets = view.snapshot().description.tools;
     let Some(fixed) = FixedTool::parse(name) else {
         let hides = sets.contains(ToolSet::PromptTools) && can_be_tool(name) && view.hides::<Prompt>(name);
@@ -280,15 +303,24 @@ fn hidden_by_tool(view: &View, name: &str, message: &ExplainMessage) -> Option<F
         _ if !sets.contains(fixed.set()) => None,
         FixedTool::ReadResource => hidden_uri(view, message.text("/arguments/uri")?),
         FixedTool::GetPrompt => hidden_prompt(view, message.text("/arguments/name")?),
-        FixedTool::Fetch => {
-            let id = message.text("/arguments/id")?;
-            let uri = ResourceUri::parse(id).ok()?;
-            let hides_prompt =
-                id.strip_prefix(tool::PROMPT_ID).is_some_and(|name| view.hides::<Prompt>(name));
-            let hides = view.hides_uri(&uri) || (hides_prompt && view.answering(&uri).is_err());
-            hides.then_some(Fault::ResourceNotFound(uri))
-        }
+        FixedTool::Fetch => hidden_id(view, message.text("/arguments/id")?),
         FixedTool::Search | FixedTool::ListResources | FixedTool::ListPrompts => None,
+    }
+}
+
+/// As `fetch` refuses what is hidden.
+fn hidden_id(view: &View, id: &str) -> Option<Fault> {
+    let refused = |text: &str| match ResourceUri::parse(text) {
+        Ok(uri) => Fault::ResourceNotFound(uri),
+        Err(error) => Fault::invalid_params(format!("arguments.id {error}")),
+    };
+    match FoundId::parse(id) {
+        FoundId::Prompt(name) => view.hides::<Prompt>(name).then(|| refused(id)),
+        // Its text without variables is also a URI, which something else may answer.
+        FoundId::Uri(text) if ResourceUri::parse(text).is_err() => {
+            view.hides::<ResourceTemplate>(text).then(|| refused(text))
+        }
+        FoundId::Uri(text) => hidden_uri(view, text),
     }
 }
 

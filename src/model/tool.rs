@@ -1,5 +1,7 @@
 //! The tools that an agent offers to clients that know only tools: by which sets they are enabled, and their names.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::method::CostClass;
@@ -160,11 +162,50 @@ pub fn can_be_tool(prompt: &str) -> bool {
 
 /// What precedes the name of a prompt in the id by which `search` returns it and `fetch` takes it.
 pub const PROMPT_ID: &str = "prompt:";
+/// What precedes a URI in its id that would be read as another id: one of the scheme `prompt`, so that what an id stands for,
+/// and costs, depends on the id alone.
+const URI_ID: &str = "uri:";
+
+/// What an id stands for that `search` returns and `fetch` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoundId<'a> {
+    /// The prompt of a name.
+    Prompt(&'a str),
+    /// A URI, or the text of a template.
+    Uri(&'a str),
+}
+
+impl<'a> FoundId<'a> {
+    /// Reads an id.
+    pub fn parse(id: &'a str) -> Self {
+        match (id.strip_prefix(PROMPT_ID), id.strip_prefix(URI_ID)) {
+            (Some(name), _) => Self::Prompt(name),
+            (None, Some(uri)) if is_escaped(uri) => Self::Uri(uri),
+            (None, _) => Self::Uri(id),
+        }
+    }
+
+    /// The name or the URI.
+    pub fn text(self) -> &'a str {
+        match self {
+            Self::Prompt(text) | Self::Uri(text) => text,
+        }
+    }
+}
+
+/// The id of a URI or of the text of a template, which [`FoundId::parse`] reads.
+pub fn id_of_uri(uri: &str) -> Cow<'_, str> {
+    if is_escaped(uri) { Cow::Owned(format!("{URI_ID}{uri}")) } else { Cow::Borrowed(uri) }
+}
+
+fn is_escaped(uri: &str) -> bool {
+    uri.trim_start_matches(URI_ID).starts_with(PROMPT_ID)
+}
 
 /// The cost of a call of the tool of this name: that of the method that it stands for, which for `fetch` depends on its
 /// argument `id`. It does not depend on what an agent offers, since it is charged before that is known.
 pub fn cost_of<T: AsRef<str>>(name: &str, id: impl FnOnce() -> Option<T>) -> CostClass {
-    let names_prompt = || id().is_some_and(|id| id.as_ref().starts_with(PROMPT_ID));
+    let names_prompt = || id().is_some_and(|id| matches!(FoundId::parse(id.as_ref()), FoundId::Prompt(_)));
     match FixedTool::parse(name) {
         Some(FixedTool::ListResources | FixedTool::ListPrompts) => CostClass::List,
         Some(FixedTool::Search) => CostClass::Search,
@@ -178,7 +219,7 @@ pub fn cost_of<T: AsRef<str>>(name: &str, id: impl FnOnce() -> Option<T>) -> Cos
 
 #[cfg(test)]
 mod tests {
-    use super::{FixedTool, ToolSet, ToolSets, can_be_tool, cost_of};
+    use super::{FixedTool, FoundId, ToolSet, ToolSets, can_be_tool, cost_of, id_of_uri};
     use crate::model::method::CostClass;
 
     fn read(json: &str) -> Result<String, String> {
@@ -229,12 +270,31 @@ mod tests {
         ] {
             assert_eq!(cost_of(name, || None::<&str>), cost, "{name}");
         }
-        for (id, cost) in
-            [("prompt:p", CostClass::Prompt), ("prompts:p", CostClass::Read), ("", CostClass::Read)]
-        {
+        for (id, cost) in [
+            ("prompt:p", CostClass::Prompt),
+            ("prompts:p", CostClass::Read),
+            ("uri:prompt:p", CostClass::Read),
+            ("", CostClass::Read),
+        ] {
             assert_eq!(cost_of("fetch", || Some(id)), cost, "{id}");
         }
         assert_eq!(cost_of("read_resource", || Some("prompt:p")), CostClass::Read);
+    }
+
+    #[test]
+    fn ids_of_uris_and_prompts_are_different() {
+        for (uri, id) in [
+            ("x:y", "x:y"),
+            ("uri:x", "uri:x"),
+            ("prompt:p", "uri:prompt:p"),
+            ("prompt:{p}", "uri:prompt:{p}"),
+            ("uri:prompt:p", "uri:uri:prompt:p"),
+            ("PROMPT:p", "PROMPT:p"),
+        ] {
+            assert_eq!(id_of_uri(uri), id);
+            assert_eq!(FoundId::parse(id), FoundId::Uri(uri));
+        }
+        assert_eq!(FoundId::parse("prompt:uri:p"), FoundId::Prompt("uri:p"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::model::fault::Fault;
 use crate::model::prompt::Prompt;
 use crate::model::resource::PartKind;
 use crate::model::template::ResourceTemplate;
-use crate::model::tool::PROMPT_ID;
+use crate::model::tool::{PROMPT_ID, id_of_uri};
 
 /// The result.
 #[derive(Debug, Serialize)]
@@ -37,7 +37,12 @@ struct Metadata<'a> {
 }
 
 impl<'a> Fetched<'a> {
-    fn new(id: Cow<'a, str>, title: &'a str, mut text: Cow<'a, str>, most: usize) -> Self {
+    fn new(
+        (id, url): (Cow<'a, str>, Cow<'a, str>),
+        title: &'a str,
+        mut text: Cow<'a, str>,
+        most: usize,
+    ) -> Self {
         let mut metadata = Metadata::default();
         if text.len() > most {
             (metadata.truncated, metadata.text_bytes) = (true, Some(text.len()));
@@ -47,7 +52,7 @@ impl<'a> Fetched<'a> {
                 Cow::Owned(text) => text.truncate(end),
             }
         }
-        Self { url: id.clone(), id, title, text, metadata }
+        Self { id, title, text, url, metadata }
     }
 
     /// The texts of a resource, at most `most` bytes; data is left out.
@@ -64,7 +69,7 @@ impl<'a> Fetched<'a> {
             [only] => Cow::Borrowed(*only),
             several => Cow::Owned(several.concat()),
         };
-        let mut fetched = Self::new(Cow::Borrowed(contents.uri.as_str()), title, text, most);
+        let mut fetched = Self::new(named(contents.uri.as_str()), title, text, most);
         fetched.metadata.mime_type = contents.parts.first().and_then(|part| contents.mime_type_of(part));
         Ok(fetched)
     }
@@ -73,23 +78,29 @@ impl<'a> Fetched<'a> {
     pub(in crate::mcp) fn of_messages(prompt: &'a Prompt, messages: &Messages, most: usize) -> Self {
         let texts: Vec<_> = messages.messages.iter().map(|message| text_in(&message.content.kind)).collect();
         let (name, title) = (prompt.name.as_str(), prompt.definition.title.as_deref());
-        let id = Cow::Owned(format!("{PROMPT_ID}{name}"));
-        Self::new(id, title.unwrap_or(name), Cow::Owned(texts.join("\n\n")), most)
+        let id = format!("{PROMPT_ID}{name}");
+        Self::new((id.clone().into(), id.into()), title.unwrap_or(name), Cow::Owned(texts.join("\n\n")), most)
     }
 
     /// How to use a template.
     pub(super) fn of_template(template: &'a ResourceTemplate, most: usize) -> Self {
-        let (id, definition) = (template.uri_template.as_str(), &template.definition);
+        let (id, url) = named(template.uri_template.as_str());
+        let definition = &template.definition;
         let text = format!(
             "{}\n\nThis is a template of URIs: replace each {{variable}} of {id} by a value, and fetch the URI.",
             definition.description.as_deref().unwrap_or(&definition.name)
         );
         let title = definition.title.as_deref().unwrap_or(&definition.name);
-        Self::new(Cow::Borrowed(id), title, Cow::Owned(text), most)
+        Self::new((id, url), title, Cow::Owned(text), most)
     }
 
     /// As JSON.
     pub(in crate::mcp) fn into_json(self) -> Result<Box<RawValue>, Fault> {
         to_raw_value(&self).map_err(Fault::cannot_encode)
     }
+}
+
+/// The id and the URL of a URI or a template.
+fn named(uri: &str) -> (Cow<'_, str>, Cow<'_, str>) {
+    (id_of_uri(uri), Cow::Borrowed(uri))
 }

@@ -24,7 +24,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::method::CostClass;
 use crate::model::prompt::Prompt;
-use crate::model::tool::{self, FixedTool, PROMPT_ID, ToolSet, can_be_tool};
+use crate::model::tool::{self, FixedTool, FoundId, ToolSet, can_be_tool};
 
 /// A tool that an agent offers to a caller.
 #[derive(Debug, Clone)]
@@ -83,9 +83,14 @@ fn subject_argument(tool: FixedTool) -> Option<&'static str> {
 
 /// What a `tools/call` reads, if its arguments name it by a URI.
 pub(super) fn resource_of(name: &str, arguments: &str) -> Option<ResourceUri> {
-    let argument = subject_argument(FixedTool::parse(name)?)?;
+    let tool = FixedTool::parse(name)?;
     let arguments = Members::read(arguments).ok()?;
-    ResourceUri::parse(&text_of(arguments.get(argument)?)?).ok()
+    let named = text_of(arguments.get(subject_argument(tool)?)?)?;
+    match (tool, FoundId::parse(&named)) {
+        (FixedTool::Fetch, FoundId::Prompt(_)) => None,
+        (FixedTool::Fetch, FoundId::Uri(uri)) => ResourceUri::parse(uri).ok(),
+        _ => ResourceUri::parse(&named).ok(),
+    }
 }
 
 /// The subject of a `tools/call` in the audit log: the URI or the prompt that it reads, otherwise the tool.
@@ -93,17 +98,17 @@ pub(super) fn subject_of<'a>(params: &Params<'a>) -> Option<Cow<'a, str>> {
     let name = params.string("name").ok().flatten()?;
     let Some(argument) = FixedTool::parse(&name).and_then(subject_argument) else { return Some(name) };
     Some(match argument_of(params, argument) {
-        Some(id) if argument == "id" => prompt_or_uri(id),
+        Some(id) if argument == "id" => named_by(id),
         Some(subject) => subject,
         None => name,
     })
 }
 
 /// What an id that `search` returned stands for: a URI, or the name of a prompt.
-fn prompt_or_uri(id: Cow<'_, str>) -> Cow<'_, str> {
+fn named_by(id: Cow<'_, str>) -> Cow<'_, str> {
     match id {
-        Cow::Borrowed(id) => Cow::Borrowed(id.strip_prefix(PROMPT_ID).unwrap_or(id)),
-        Cow::Owned(id) => Cow::Owned(id.strip_prefix(PROMPT_ID).map(str::to_owned).unwrap_or(id)),
+        Cow::Borrowed(id) => Cow::Borrowed(FoundId::parse(id).text()),
+        Cow::Owned(id) => Cow::Owned(FoundId::parse(&id).text().to_owned()),
     }
 }
 
@@ -146,6 +151,11 @@ mod tests {
             (r#"{"name":"fetch","arguments":{"id":"prompt:gr\u0065et"}}"#, Some("greet"), CostClass::Prompt),
             (r#"{"name":"fetch","arguments":{"id":"\u0070rompt:greet"}}"#, Some("greet"), CostClass::Prompt),
             (r#"{"name":"fetch","arguments":{"id":"x:\u0079"}}"#, Some("x:y"), CostClass::Read),
+            (
+                r#"{"name":"fetch","arguments":{"id":"uri:prompt:greet"}}"#,
+                Some("prompt:greet"),
+                CostClass::Read,
+            ),
             (r#"{"name":"fetch","arguments":{"id":1}}"#, Some("fetch"), CostClass::Read),
             (r#"{"name":"fetch"}"#, Some("fetch"), CostClass::Read),
             (r#"{"name":"read_resource","arguments":{"uri":"prompt:p"}}"#, Some("prompt:p"), CostClass::Read),

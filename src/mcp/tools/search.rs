@@ -1,12 +1,15 @@
 //! The tool `search`, with results in the shape that `ChatGPT` expects of it.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::catalog::search::{Found, SearchRequest};
+use crate::catalog::search::{Found, SearchRequest, SearchedKind};
 use crate::mcp::call_handler::{CallContext, CallHandler};
 use crate::model::fault::Fault;
+use crate::model::tool::id_of_uri;
 
 #[derive(Serialize)]
 struct SearchResults<'a> {
@@ -15,7 +18,7 @@ struct SearchResults<'a> {
 
 #[derive(Serialize)]
 struct SearchResult<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     title: &'a str,
     url: &'a str,
     text: &'a str,
@@ -37,8 +40,10 @@ impl CallHandler {
 fn object(found: &[Found], most: usize) -> Result<Box<RawValue>, Fault> {
     let mut kept = found;
     loop {
-        let results =
-            kept.iter().map(|Found { id, title, text, .. }| SearchResult { id, title, url: id, text });
+        let results = kept.iter().map(|Found { kind, id: url, title, text, .. }| {
+            let id = if *kind == SearchedKind::Prompt { Cow::Borrowed(url.as_str()) } else { id_of_uri(url) };
+            SearchResult { id, title, url, text }
+        });
         let object =
             to_raw_value(&SearchResults { results: results.collect() }).map_err(Fault::cannot_encode)?;
         match kept.split_last() {

@@ -130,7 +130,7 @@ async fn explain_names_labels() {
     let hello = json!([{"role": "user", "content": {"type": "text", "text": "hello"}}]);
     agent.prompt("secret", hello, &["team"]).await;
     agent.template("y:{v}", "t", &["team"]).await;
-    let tools = json!({"tools": ["resources", "prompts", "prompt_tools"]});
+    let tools = json!({"tools": ["search", "resources", "prompts", "prompt_tools"]});
     assert_eq!(agent.replica.admin("PATCH", "/agents/a", Some(tools)).await.status, 200);
     let text = "---\nname: refunds\ndescription: How to refund.\n---\n";
     let skill = json!({"labels": ["team"], "files": [{"path": "SKILL.md", "text": text}]});
@@ -178,13 +178,38 @@ async fn explain_names_labels() {
             "invalid_params",
             "unknown prompt: secret",
         ),
+        (
+            "tools/call",
+            json!({"name": "fetch", "arguments": {"id": "x:team"}}),
+            "resource_not_found",
+            "resource not found: x:team",
+        ),
+        (
+            "tools/call",
+            json!({"name": "fetch", "arguments": {"id": "prompt:secret"}}),
+            "resource_not_found",
+            "resource not found: prompt:secret",
+        ),
+        (
+            "tools/call",
+            json!({"name": "fetch", "arguments": {"id": "y:{v}"}}),
+            "invalid_params",
+            "arguments.id is not an absolute URI of RFC 3986",
+        ),
     ] {
         let due = json!({"allowed": false, "rule": "label", "code": code, "status": 200, "detail": detail});
         assert_eq!(explain(&none, method, params.clone()).await, due, "{method}");
         assert_eq!(explain(&team, method, params).await["rule"], "allowed", "{method}");
     }
-    for params in [json!({"uri": "x:absent"}), json!({"uri": 7}), json!([]), Value::Null] {
+    for params in [json!({"uri": "x:absent"}), json!({"uri": 7}), Value::Null] {
         assert_eq!(explain(&none, "resources/read", params).await["rule"], "allowed");
+    }
+    for (method, params, detail) in [
+        ("resources/foo", json!({}), "request.method: unknown method: resources/foo"),
+        ("resources/read", json!(["x:team"]), "request.params must be an object"),
+    ] {
+        let refused = explain(&none, method, params).await;
+        assert_eq!((&refused["code"], &refused["detail"]), (&json!("invalid_params"), &json!(detail)));
     }
     assert_eq!(agent.replica.admin("PATCH", "/agents/a", Some(json!({"tools": []}))).await.status, 200);
     assert_eq!(explain(&none, "tools/call", json!({"name": "secret"})).await["rule"], "allowed");

@@ -93,6 +93,40 @@ async fn search_and_fetch_answer_in_every_revision() {
 }
 
 #[tokio::test]
+async fn fetch_answers_what_search_found_where_prompts_and_uris_look_alike() {
+    let agent = Agent::new(json!(["search"])).await;
+    agent.put("prompt:memo", json!({"name": "memo", "contents": [{"text": "of the resource"}]})).await;
+    agent.put("uri:prompt:memo", json!({"name": "memo", "contents": [{"text": "of the other"}]})).await;
+    agent.prompt("memo", json!({"messages": [said(text("of the prompt"))]})).await;
+    let found = object(&agent.result_in(MODERN, "search", json!({"query": "memo"})).await, MODERN);
+    let mut fetched = Vec::new();
+    for result in found["results"].as_array().unwrap() {
+        let got = agent.result_in(MODERN, "fetch", json!({"id": result["id"]})).await;
+        let got = object(&got, MODERN);
+        assert_eq!((&got["id"], &got["url"]), (&result["id"], &result["url"]));
+        fetched.push(json!([result["id"], result["url"], got["text"]]));
+    }
+    fetched.sort_by_key(Value::to_string);
+    let expected = [
+        json!(["prompt:memo", "prompt:memo", "of the prompt"]),
+        json!(["uri:prompt:memo", "prompt:memo", "of the resource"]),
+        json!(["uri:uri:prompt:memo", "uri:prompt:memo", "of the other"]),
+    ];
+    assert_eq!(fetched, expected);
+    let rows = async || {
+        let answer = agent.replica.admin("GET", "/audit?agent=a&method=tools/call", None).await.json();
+        let rows = answer["items"].as_array().unwrap().iter();
+        rows.map(|row| row["subject"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    eventually("the calls are audited", async || {
+        let mut rows = rows().await;
+        rows.sort_unstable();
+        rows == ["memo", "prompt:memo", "search", "uri:prompt:memo"]
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn search_and_fetch_show_nothing_that_labels_hide() {
     let agent = furnished(&[]).await;
     let body = |labels: Value| json!({"name": "secret", "contents": [{"text": "refund codeword"}], "labels": labels});
