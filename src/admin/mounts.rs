@@ -79,8 +79,18 @@ pub(crate) struct MountInput {
 /// A mount as returned: what was sent, and how its scans go.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Mount)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct MountView {
+    #[serde(flatten)]
+    mount: ExportedMount,
+    #[serde(flatten)]
+    status: StatusView,
+}
+
+/// A mount as it was sent: in a manifest.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ManifestMount)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ExportedMount {
     #[schema(value_type = String)]
     name: Slug,
     connection: String,
@@ -101,11 +111,9 @@ pub(crate) struct MountView {
     ttl_ms: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     stale_ms: Option<u32>,
-    #[serde(flatten)]
-    status: Option<StatusView>,
 }
 
-/// How the scans of a mount go; not in a manifest.
+/// How the scans of a mount go.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = MountStatus)]
 #[serde(rename_all = "camelCase")]
@@ -121,9 +129,16 @@ struct StatusView {
     reason: Option<String>,
 }
 
+impl From<MountView> for ExportedMount {
+    fn from(view: MountView) -> Self {
+        view.mount
+    }
+}
+
 impl Form for Mount {
     type Input = MountInput;
     type View = MountView;
+    type Exported = ExportedMount;
 
     fn most_bytes(_: ContentLimits) -> usize {
         MAX_BYTES
@@ -156,39 +171,28 @@ impl Form for Mount {
     }
 
     fn listed(self) -> MountView {
-        let status = self.status.clone().map(|status| {
-            let MountStatus { state, entries, checked_at, reason } = status;
-            StatusView { state, entries, checked_at, reason }
-        });
-        MountView { status, ..view(self) }
+        let Self { name, uri, place, ages, annotations, labels, status, .. } = self;
+        let MountPlace { connection, path, reference, include, exclude } = place;
+        let Ages { ttl_ms, stale_ms } = ages;
+        let mount = ExportedMount {
+            name,
+            connection,
+            path,
+            reference,
+            uri,
+            include,
+            exclude,
+            annotations,
+            labels,
+            ttl_ms,
+            stale_ms,
+        };
+        let MountStatus { state, entries, checked_at, reason } = status.unwrap_or_default();
+        MountView { mount, status: StatusView { state, entries, checked_at, reason } }
     }
 
     fn whole(self, _: &BTreeMap<ContentHash, Bytes>) -> Result<MountView, Fault> {
         Ok(self.listed())
-    }
-
-    fn exported(self, _: &BTreeMap<ContentHash, Bytes>) -> Result<MountView, Fault> {
-        Ok(view(self))
-    }
-}
-
-fn view(mount: Mount) -> MountView {
-    let Mount { name, uri, place, ages, annotations, labels, .. } = mount;
-    let MountPlace { connection, path, reference, include, exclude } = place;
-    let Ages { ttl_ms, stale_ms } = ages;
-    MountView {
-        name,
-        connection,
-        path,
-        reference,
-        uri,
-        include,
-        exclude,
-        annotations,
-        labels,
-        ttl_ms,
-        stale_ms,
-        status: None,
     }
 }
 

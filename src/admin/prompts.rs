@@ -161,6 +161,7 @@ pub(crate) struct PromptView {
 impl Form for Prompt {
     type Input = PromptInput;
     type View = PromptView;
+    type Exported = PromptView;
 
     fn sent_key(input: &PromptInput) -> Option<&str> {
         input.name.as_deref()

@@ -167,6 +167,7 @@ enum BodyView {
 impl Form for Resource {
     type Input = ResourceInput;
     type View = ResourceView;
+    type Exported = ResourceView;
 
     fn sent_key(input: &ResourceInput) -> Option<&str> {
         input.uri.as_deref()

@@ -139,6 +139,7 @@ struct WholeFile {
 impl Form for Skill {
     type Input = SkillInput;
     type View = SkillView;
+    type Exported = SkillView;
 
     fn most_bytes(limits: ContentLimits) -> usize {
         limits.skill.bytes * 2 + ENVELOPE_BYTES

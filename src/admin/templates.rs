@@ -131,6 +131,7 @@ pub(crate) struct TemplateView {
 impl Form for ResourceTemplate {
     type Input = TemplateInput;
     type View = TemplateView;
+    type Exported = TemplateView;
 
     fn most_bytes(_: ContentLimits) -> usize {
         MAX_BYTES

@@ -28,6 +28,32 @@ fn document_is_openapi_3_1_with_valid_references() {
     }
 }
 
+/// A member that is flattened is never `null`: what is not there has no members.
+#[test]
+fn parts_of_a_schema_are_objects() {
+    let document = document();
+    let mut parts = Vec::new();
+    all_of(&document, &mut parts);
+    assert!(!parts.is_empty());
+    for part in parts {
+        let is_null = |option: &Value| option["type"] == "null";
+        assert!(!part["oneOf"].as_array().is_some_and(|options| options.iter().any(is_null)), "{part}");
+    }
+    let mounts = &document["components"]["schemas"]["Manifest"]["properties"]["mounts"];
+    assert_eq!(mounts["items"]["$ref"], "#/components/schemas/ManifestMount");
+}
+
+fn all_of<'a>(value: &'a Value, parts: &mut Vec<&'a Value>) {
+    match value {
+        Value::Object(members) => {
+            parts.extend(members.get("allOf").and_then(Value::as_array).into_iter().flatten());
+            members.values().for_each(|value| all_of(value, parts));
+        }
+        Value::Array(items) => items.iter().for_each(|value| all_of(value, parts)),
+        _ => {}
+    }
+}
+
 fn collect<'a>(value: &'a Value, references: &mut Vec<&'a str>) {
     match value {
         Value::Object(members) => {

@@ -111,12 +111,10 @@ export interface components {
             templates: components["schemas"]["Template"][];
             prompts: components["schemas"]["Prompt"][];
             skills: components["schemas"]["Skill"][];
-            mounts: components["schemas"]["Mount"][];
+            mounts: components["schemas"]["ManifestMount"][];
         };
-        /** @description A MIME type (RFC 6838 and its parameters), kept as sent. */
-        MimeText: string;
-        /** @description A mount as returned: what was sent, and how its scans go. */
-        Mount: (null | components["schemas"]["MountStatus"]) & {
+        /** @description A mount as it was sent: in a manifest. */
+        ManifestMount: {
             name: string;
             connection: string;
             path: string;
@@ -131,30 +129,8 @@ export interface components {
             /** Format: int32 */
             staleMs?: number | null;
         };
-        /**
-         * @description How a mount is scanned.
-         * @enum {string}
-         */
-        MountState: "scanning" | "ready" | "degraded" | "failed";
-        /** @description How the scans of a mount go; not in a manifest. */
-        MountStatus: {
-            state: components["schemas"]["MountState"];
-            /**
-             * Format: int64
-             * @description How many files are listed.
-             */
-            entries: number;
-            /**
-             * Format: date-time
-             * @description When the last scan ended; `null` before the first.
-             */
-            checkedAt?: string | null;
-            /**
-             * @description Why it is degraded or failed: the reasons of a source that failed, `timeout`, `not_found`, or `too_large` with more
-             *     files than a mount lists.
-             */
-            reason?: string | null;
-        };
+        /** @description A MIME type (RFC 6838 and its parameters), kept as sent. */
+        MimeText: string;
         /** @description A name or a title. */
         Name: string;
         /** @description Definitions by URI, URI template or name. */

@@ -28,6 +28,8 @@ pub(crate) trait Form: Registered {
     type Input: DeserializeOwned + Send;
     /// As returned: what was sent.
     type View: Serialize + Send;
+    /// As it is in a manifest.
+    type Exported: From<Self::View> + Serialize + Send;
 
     /// The maximum size of a definition as JSON.
     fn most_bytes(limits: ContentLimits) -> usize {
@@ -58,8 +60,8 @@ pub(crate) trait Form: Registered {
     ///
     /// # Errors
     /// Those of [`whole`](Self::whole).
-    fn exported(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<Self::View, Fault> {
-        self.whole(bytes)
+    fn exported(self, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<Self::Exported, Fault> {
+        Ok(self.whole(bytes)?.into())
     }
 }
 

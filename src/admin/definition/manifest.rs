@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::form::{ContentLimits, Form};
-use crate::admin::mounts::{MountInput, MountView};
+use crate::admin::mounts::{ExportedMount, MountInput};
 use crate::admin::prompts::{PromptInput, PromptView};
 use crate::admin::resources::{ResourceInput, ResourceView};
 use crate::admin::skills::{SkillInput, SkillView};
@@ -105,7 +105,7 @@ pub struct ManifestView {
     templates: Vec<TemplateView>,
     prompts: Vec<PromptView>,
     skills: Vec<SkillView>,
-    mounts: Vec<MountView>,
+    mounts: Vec<ExportedMount>,
 }
 
 impl ManifestView {
@@ -127,6 +127,6 @@ impl ManifestView {
     }
 }
 
-fn views<K: Form>(stored: Vec<K>, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<Vec<K::View>, Fault> {
+fn views<K: Form>(stored: Vec<K>, bytes: &BTreeMap<ContentHash, Bytes>) -> Result<Vec<K::Exported>, Fault> {
     stored.into_iter().map(|definition| definition.exported(bytes)).collect()
 }

@@ -4,10 +4,11 @@ use serde::Serialize;
 use time::OffsetDateTime;
 
 /// How a mount is scanned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MountState {
     /// It is listed as far as it has been scanned.
+    #[default]
     Scanning,
     /// It is listed.
     Ready,
@@ -37,7 +38,7 @@ impl MountState {
 }
 
 /// The scans of a mount.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MountStatus {
     /// How it is scanned.
     pub state: MountState,

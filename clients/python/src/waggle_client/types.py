@@ -275,25 +275,7 @@ class Skill(_Skill, total=False):
     labels: list[Label]
 
 
-MountState = Literal["scanning", "ready", "degraded", "failed"]
-
-
-class _MountStatus(TypedDict):
-    state: MountState
-    # How many files are listed.
-    entries: int
-
-
-class MountStatus(_MountStatus, total=False):
-    """How the scans of a mount go; not in a manifest."""
-    # When the last scan ended; `null` before the first.
-    checkedAt: Optional[str]
-    # Why it is degraded or failed: the reasons of a source that failed, `timeout`, `not_found`, or
-    # `too_large` with more files than a mount lists.
-    reason: Optional[str]
-
-
-class _Mount(TypedDict):
+class _ManifestMount(TypedDict):
     name: str
     connection: str
     path: str
@@ -302,16 +284,8 @@ class _Mount(TypedDict):
     exclude: list[str]
 
 
-class Mount(_Mount, total=False):
-    """A mount as returned: what was sent, and how its scans go."""
-    state: MountState
-    # How many files are listed.
-    entries: int
-    # When the last scan ended; `null` before the first.
-    checkedAt: Optional[str]
-    # Why it is degraded or failed: the reasons of a source that failed, `timeout`, `not_found`, or
-    # `too_large` with more files than a mount lists.
-    reason: Optional[str]
+class ManifestMount(_ManifestMount, total=False):
+    """A mount as it was sent: in a manifest."""
     ref: Optional[str]
     annotations: Optional[dict[str, Any]]
     labels: list[Label]
@@ -327,7 +301,7 @@ class Manifest(TypedDict):
     templates: list[Template]
     prompts: list[Prompt]
     skills: list[Skill]
-    mounts: list[Mount]
+    mounts: list[ManifestMount]
 
 
 Name = str
