@@ -4,8 +4,11 @@ import os
 import threading
 import time
 import unittest
+from email.message import Message
 
 from waggle_client import Agent, WaggleError, Written
+from waggle_client.agent import revision
+from waggle_client.http import Answer
 
 NAME = os.environ["WAGGLE_AGENT"]
 
@@ -127,6 +130,12 @@ class ClientTest(unittest.TestCase):
             self.assertRefused("unreachable", None, nowhere.manifest)
         refused = self.assertRefused("invalid_params", 400, self.agent.resources.put, "x:1", {"nam": "n"})
         self.assertIn("unknown field `nam`", str(refused))
+
+    def test_a_weak_etag_names_a_revision_as_a_strong_one_does(self):
+        for tag in ['"7"', 'W/"7"', '"7-gzip"', 'W/"7-gzip"']:
+            headers = Message()
+            headers["ETag"] = tag
+            self.assertEqual(revision(Answer(200, headers, b"")), 7, tag)
 
     def test_wrong_arguments_are_refused_before_anything_is_sent(self):
         for arguments in [{"url": "ftp://x"}, {"url": "nonsense"}, {"key": "two words"}, {"key": "line\n"}]:

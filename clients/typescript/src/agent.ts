@@ -184,5 +184,5 @@ function written(answer: Answer): Written {
 
 function revision(answer: Answer): number {
     // A compressed answer has a suffix after the revision.
-    return Number.parseInt((answer.headers.get('etag') ?? '').replace(/^"/, ''), 10);
+    return Number.parseInt((answer.headers.get('etag') ?? '').replace(/^(?:W\/)?"/, ''), 10);
 }

@@ -1,6 +1,8 @@
 // The client against a real gateway; clients/test starts it and sets the environment.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { beforeEach, test } from 'node:test';
 import { Agent } from '../dist/index.js';
 
@@ -120,5 +122,18 @@ test('refusals and unreachable gateways are named', async () => {
 test('wrong arguments are refused before anything is sent', () => {
     for (const options of [{ url: 'ftp://x' }, { url: 'nonsense' }, { key: 'two words' }, { key: 'line\n' }]) {
         assert.throws(() => new Agent(NAME, options), TypeError);
+    }
+});
+
+test('a weak ETag names a revision, as a strong one does', async () => {
+    const tags = ['"7"', 'W/"7"', 'W/"7-gzip"'];
+    const server = createServer((_, response) => response.setHeader('ETag', tags.shift()).end('{}'));
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const proxied = new Agent(NAME, { url: `http://127.0.0.1:${server.address().port}` });
+    try {
+        for (let n = 0; n < 3; n += 1) assert.equal((await proxied.manifest()).revision, 7);
+    } finally {
+        server.closeAllConnections();
+        server.close();
     }
 });

@@ -192,4 +192,4 @@ def written(answer: Answer) -> Written:
 
 def revision(answer: Answer) -> int:
     # A compressed answer has a suffix after the revision.
-    return int(answer.headers["ETag"].strip('"').partition("-")[0])
+    return int(answer.headers["ETag"].removeprefix("W/").strip('"').partition("-")[0])
