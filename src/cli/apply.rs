@@ -70,7 +70,7 @@ pub(super) fn planned(admin: &Admin, manifest: &Manifest, plan: &Plan) -> Result
         plan.changes.iter().filter(|change| change.creates && change.kind == ObjectKind::Connection);
     if agent_exists && !created.map(|change| change.id.as_str()).any(names) {
         return manifest::plan(admin, manifest).map_err(|failure| match (failure, &manifest.file) {
-            (Failure::Gateway(wrong), Some(file)) => Failure::InvalidInput(file.clone(), wrong),
+            (Failure::Gateway(wrong), Some(file)) => Failure::Gateway(format!("{file}: {wrong}")),
             (other, _) => other,
         });
     }
@@ -106,8 +106,8 @@ pub(super) fn execute(
     let alone = documents.count() == 1;
     let failed = |what: &str, done: usize, error: Failure| match error {
         Failure::Gateway(wrong) if !alone => {
-            let rest = "apply again once that is mended";
-            Failure::Gateway(format!("{what}: {wrong}; {done} changes were made before it: {rest}"))
+            let before = if done == 1 { "1 change was".to_owned() } else { format!("{done} changes were") };
+            Failure::Gateway(format!("{what}: {wrong}; {before} made before it; correct it and apply again"))
         }
         other => other,
     };

@@ -20,6 +20,9 @@ use crate::model::ids::Slug;
 /// Members of answers that are no members of documents: what the gateway adds.
 const ADDED: [&str; 4] = ["uuid", "createdAt", "state", "lastError"];
 
+/// What the refusal of a manifest above `limits.manifest_bytes` begins with; its code, `invalid_params`, has other causes too.
+const TOO_LARGE: &str = "the manifest is larger than ";
+
 #[derive(Args)]
 pub(super) struct Export {
     /// The agent whose manifest is printed; with `--dir`, the agents that are written.
@@ -58,13 +61,25 @@ impl Export {
             agents = gateway::ids(&admin, ObjectKind::Agent)?;
         }
         progress.expect(agents.len());
+        let mut missing = Vec::new();
         for id in &agents {
             folder.write(&format!("agents/{id}/agent.yaml"), &document(&admin, ObjectKind::Agent, id)?)?;
-            folder.write(&format!("agents/{id}/manifest.json"), &manifest(&admin, id)?)?;
+            count += 1;
+            match manifest(&admin, id) {
+                Ok(manifest) => {
+                    folder.write(&format!("agents/{id}/manifest.json"), &manifest)?;
+                    count += 1;
+                }
+                // The others can be exported nevertheless.
+                Err(Failure::Gateway(wrong)) if wrong.starts_with(TOO_LARGE) => {
+                    missing.push(format!("agent {id} was exported without its manifest: {wrong}"));
+                }
+                Err(other) => return Err(other),
+            }
             progress.advance();
-            count += 2;
         }
-        progress.print(&format!("wrote {count} files to {}\n", folder.0.display()))
+        progress.print(&format!("wrote {count} files to {}\n", folder.0.display()))?;
+        if missing.is_empty() { Ok(()) } else { Err(Failure::Gateway(missing.join("\n"))) }
     }
 }
 

@@ -1,7 +1,9 @@
 //! What documents change of the tenants, connections and agents of a gateway.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use content_source::check_settings;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -54,10 +56,18 @@ pub(super) fn plan(
     progress: &Progress,
 ) -> Result<Plan, Failure> {
     let mut plan = Plan::default();
+    let mut present_tenants = BTreeSet::new();
     progress.expect(documents.objects.len());
     for object in &documents.objects {
         match change(admin, object, options.secrets)? {
-            Some(change) => plan.changes.push(change),
+            Some(change) => {
+                for tenant in change.tenants() {
+                    if !documents.describe(ObjectKind::Tenant, tenant) && !present_tenants.contains(tenant) {
+                        present_tenants.insert(present_tenant(admin, &change, tenant)?);
+                    }
+                }
+                plan.changes.push(change);
+            }
             None => plan.unchanged += 1,
         }
         progress.advance();
@@ -71,6 +81,15 @@ pub(super) fn plan(
         }
     }
     Ok(plan)
+}
+
+/// The id of a tenant that a change refers to, which must exist.
+fn present_tenant(admin: &Admin, change: &Change, tenant: &str) -> Result<String, Failure> {
+    if admin.find(&format!("{}/{}", ObjectKind::Tenant.list(), encoded(tenant)))?.is_some() {
+        return Ok(tenant.to_owned());
+    }
+    let missing = format!("tenant {tenant} does not exist and is not described; create or describe it");
+    Err(Failure::InvalidInput(format!("{} {}", change.kind.name(), change.id), missing))
 }
 
 /// The ids of all objects of a kind.
@@ -87,10 +106,28 @@ pub(super) fn ids(admin: &Admin, kind: ObjectKind) -> Result<Vec<String>, Failur
     Ok(ids)
 }
 
+/// Checks the members that a new object needs.
+fn check_new(kind: ObjectKind, members: &Map<String, Value>) -> Result<(), String> {
+    match kind {
+        ObjectKind::Tenant => Ok(()),
+        ObjectKind::Agent if members.get("tenant").is_some_and(Value::is_string) => Ok(()),
+        ObjectKind::Agent => Err("tenant is missing; expected the id of a tenant".to_owned()),
+        ObjectKind::Connection => {
+            let connects_to = members.get("kind").and_then(|name| serde_json::from_value(name.clone()).ok());
+            let Some(connects_to) = connects_to else { return Ok(()) };
+            let none = Value::Object(Map::new());
+            check_settings(connects_to, members.get("settings").unwrap_or(&none))
+                .map_err(|error| error.to_string())
+        }
+    }
+}
+
 /// What would make an object as it is described; `None` if it is.
 fn change(admin: &Admin, object: &Object, all_secrets: bool) -> Result<Option<Change>, Failure> {
     let Object { kind, id, members } = object;
     let Some(found) = admin.find(&format!("{}/{}", kind.list(), encoded(id.as_str())))? else {
+        check_new(*kind, members)
+            .map_err(|wrong| Failure::InvalidInput(format!("{} {id}", kind.name()), wrong))?;
         return Ok(Some(Change {
             kind: *kind,
             id: id.to_string(),
@@ -191,6 +228,16 @@ fn comparable(name: &str, value: &Value) -> Option<Value> {
 }
 
 impl Change {
+    /// The tenants that it refers to.
+    fn tenants(&self) -> impl Iterator<Item = &str> {
+        let (one, several) = match self.kind {
+            ObjectKind::Tenant => (None, None),
+            ObjectKind::Agent => (self.members.get("tenant"), None),
+            ObjectKind::Connection => (None, self.members.get("tenants").and_then(Value::as_array)),
+        };
+        one.into_iter().chain(several.into_iter().flatten()).filter_map(Value::as_str)
+    }
+
     /// The call that makes it, with the secrets that it refers to.
     pub(super) fn request(&self, environment: &Environment) -> Result<Request, Failure> {
         let Self { kind, id, creates, members, condition, .. } = self;

@@ -69,7 +69,11 @@ pub(super) fn exit_code(done: Result<(), Failure>) -> ExitCode {
     // A failure of standard error cannot be reported.
     io::stderr().write_all(failure_text(&failure, OffsetDateTime::now_utc()).as_bytes()).ok();
     match failure {
-        Failure::Config(_) | Failure::Usage(_) | Failure::Unverified(_) => ExitCode::from(2),
+        Failure::Config(_)
+        | Failure::Usage(_)
+        | Failure::Input(..)
+        | Failure::InvalidInput(..)
+        | Failure::Unverified(_) => ExitCode::from(2),
         // As `config check`.
         Failure::App(AppError::Files(_) | AppError::Url(..)) => ExitCode::from(2),
         _ => ExitCode::FAILURE,

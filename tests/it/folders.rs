@@ -176,12 +176,41 @@ async fn failure_in_the_middle_names_what_was_done() {
     );
     assert!(
         error.starts_with("manifest of research: unknown field `resourced`")
-            && error.ends_with("; 3 changes were made before it: apply again once that is mended\n"),
+            && error.ends_with("; 3 changes were made before it; correct it and apply again\n"),
         "{error}"
     );
     write(folder.path(), "agents/research.yaml", &AGENT.replace("tenant: acme", "tenant: other"));
     let moved = "agent research: tenant is \"acme\" and cannot become \"other\"; delete the agent first\n";
-    assert_eq!(command(&replica, "apply -f", folder.path(), None).await, output(1, "", moved));
+    assert_eq!(command(&replica, "apply -f", folder.path(), None).await, output(2, "", moved));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_that_apply_would_refuse_are_refused_by_plans() {
+    let (_database, _keys, replica) = gateway().await;
+    for (text, refused) in [
+        ("kind: agent\nid: zz9\n", "agent zz9: tenant is missing; expected the id of a tenant\n"),
+        (
+            "kind: agent\nid: zz9\ntenant: gone\n",
+            "agent zz9: tenant gone does not exist and is not described; create or describe it\n",
+        ),
+        (
+            "kind: connection\nid: c\ntype: http\ntenants: [gone]\nsettings: {baseUrl: \"http://127.0.0.1:1\"}\n",
+            "connection c: tenant gone does not exist and is not described; create or describe it\n",
+        ),
+        (
+            "kind: connection\nid: c\ntype: http\n",
+            "connection c: settings is invalid: missing field `baseUrl`\n",
+        ),
+    ] {
+        let folder = TempDir::new().unwrap();
+        write(folder.path(), "all.yaml", &format!("kind: tenant\nid: part\n---\n{text}"));
+        for (line, code) in [("diff -f", 1), ("apply --dry-run -f", 2), ("apply -f", 2)] {
+            let found = command(&replica, line, folder.path(), None).await;
+            assert_eq!(found, output(code, "", refused), "{line}: {text}");
+        }
+    }
+    let tenants = replica.admin("GET", "/tenants", None).await.json();
+    assert_eq!(tenants["items"], json!([]), "nothing was changed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,4 +254,22 @@ async fn exported_gateway_is_imported_by_another() {
     let exists = "tenant acme exists already; waggle apply changes what exists\n";
     assert_eq!(run(&variables, &arguments, "").await, output(1, "", exists));
     assert_eq!(command(&other, "diff --prune -f", exported.path(), None).await, output(0, same, ""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn export_names_agents_whose_manifests_are_too_large() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_LIMITS__MANIFEST_BYTES", 1_024).start().await;
+    replica.acme("big").await;
+    replica.agent("acme", "small").await;
+    let text = json!({"name": "n", "contents": [{"text": "t".repeat(2_000)}]});
+    let put = replica.admin("PUT", "/agents/big/resources?uri=x%3A1", Some(text)).await;
+    assert_eq!(put.status, 201, "{}", put.text());
+    let exported = TempDir::new().unwrap();
+    let (code, out, error) = command(&replica, "export --dir", exported.path(), None).await;
+    assert_eq!((code, out.as_str()), (Some(1), "wrote 4 files to DIR\n"), "{error}");
+    let named = "agent big was exported without its manifest: the manifest is larger than 1024 bytes; read the definitions \
+                 one by one (invalid_params)\n";
+    assert_eq!(error, named);
+    assert!(exported.path().join("agents/small/manifest.json").exists());
 }

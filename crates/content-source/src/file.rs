@@ -38,7 +38,7 @@ const MAX_THREADS: usize = 16;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+pub(crate) struct Settings {
     root: PathBuf,
 }
 

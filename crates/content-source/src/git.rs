@@ -36,7 +36,7 @@ use crate::tls;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Settings {
+pub(crate) struct Settings {
     url: String,
     #[serde(rename = "ref")]
     reference: Option<String>,

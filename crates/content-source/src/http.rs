@@ -20,6 +20,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use url::{Host, Url};
 
+pub(crate) use self::settings::SettingsForm;
 use self::settings::{Settings, Target};
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};

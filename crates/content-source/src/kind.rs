@@ -9,11 +9,12 @@ use serde_json::{Map, Value};
 use crate::egress::Resolve;
 use crate::error::SettingsError;
 use crate::file;
-use crate::git::Git;
+use crate::git::{self, Git};
 use crate::http;
-use crate::s3::S3;
+use crate::s3::{self, S3};
+use crate::settings::read_settings;
 use crate::source::Source;
-use crate::sql::Sql;
+use crate::sql::{self, Sql};
 
 /// What a connection connects to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,6 +62,20 @@ pub struct Environment {
     pub own_database: Option<(String, u16, String)>,
     /// Resolves names.
     pub resolver: Arc<dyn Resolve>,
+}
+
+/// Checks the names and the types of settings, without the process that would use them. [`connect`] checks their values too.
+///
+/// # Errors
+/// Names the first member that is refused.
+pub fn check_settings(kind: Kind, settings: &Value) -> Result<(), SettingsError> {
+    match kind {
+        Kind::File => read_settings::<file::Settings>(settings).map(drop),
+        Kind::Http => read_settings::<http::SettingsForm>(settings).map(drop),
+        Kind::Git => read_settings::<git::Settings>(settings).map(drop),
+        Kind::S3 => read_settings::<s3::Settings>(settings).map(drop),
+        Kind::Sql => read_settings::<sql::Settings>(settings).map(drop),
+    }
 }
 
 /// Validates settings and secrets, and builds the source. Opens no connection.

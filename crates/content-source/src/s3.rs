@@ -25,7 +25,8 @@ use time::OffsetDateTime;
 use url::Host;
 
 use self::received::{Bounded, LIST_BYTES, Receive};
-use self::settings::{Secrets, Settings, check_bucket, check_endpoint, check_prefix};
+pub(crate) use self::settings::Settings;
+use self::settings::{Secrets, check_bucket, check_endpoint, check_prefix};
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::http::CheckedResolver;

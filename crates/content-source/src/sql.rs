@@ -40,7 +40,7 @@ const MAX_CHANNEL_BYTES: usize = 63;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Settings {
+pub(crate) struct Settings {
     url: String,
     #[serde(default)]
     statements: BTreeMap<String, String>,

@@ -89,7 +89,7 @@ impl Target {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct SettingsForm {
+pub(crate) struct SettingsForm {
     base_url: String,
     #[serde(default)]
     headers: BTreeMap<String, String>,

@@ -10,7 +10,7 @@ use crate::settings::networks;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     pub(super) endpoint: Option<String>,
     pub(super) bucket: String,
     pub(super) region: Option<String>,
