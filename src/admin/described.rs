@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::agents;
 use super::connection_body::NewConnection;
+use super::malformed;
 use super::tenants::NewTenant;
 
 /// Checks the body of a `POST` to the path of a list: of tenants, agents, or connections, apart from their secrets, for which
@@ -25,5 +26,8 @@ pub fn check_body(path: &str, mut body: Map<String, Value>) -> Result<(), String
 }
 
 fn parse<T: DeserializeOwned>(body: Map<String, Value>) -> Result<(), String> {
-    serde_json::from_value::<T>(Value::Object(body)).map(drop).map_err(|error| error.to_string())
+    let parsed = serde_path_to_error::deserialize::<_, T>(Value::Object(body));
+    parsed
+        .map(drop)
+        .map_err(|found| malformed::message(&found.path().to_string(), &found.inner().to_string()))
 }

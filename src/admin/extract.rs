@@ -8,6 +8,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
 use super::authentication::Visit;
+use super::malformed;
 use crate::http::intake::SharedContext;
 use crate::http::problem::{self, AdminFault};
 use crate::http::{media_type, precondition};
@@ -79,7 +80,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
         let Query(params) = Query::try_from_uri(&parts.uri).map_err(|error| {
             let text = error.body_text();
             let why = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
-            Fault::invalid_params(format!("query: {why}"))
+            let (name, why) = why.split_once(": ").unwrap_or(("", why));
+            Fault::invalid_params(format!("query: {}", malformed::message(name, why)))
         })?;
         Ok(Self(params))
     }
@@ -175,14 +177,7 @@ fn located<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Strin
     let Err(found) = serde_path_to_error::deserialize::<_, Object<T>>(input) else {
         return error.to_string();
     };
-    let (path, error) = (found.path().to_string(), error.to_string());
-    // The message about an unknown member has its name, with which the path ends.
-    let path = if error.starts_with("unknown field") {
-        path.rsplit_once('.').map_or("", |(parent, _)| parent)
-    } else {
-        path.trim_start_matches('.')
-    };
-    if path.is_empty() { error } else { format!("{path}: {error}") }
+    malformed::message(&found.path().to_string(), &error.to_string())
 }
 
 /// Whether it is syntactically JSON.

@@ -21,6 +21,7 @@ mod hooks;
 mod instant;
 mod keys;
 mod limits;
+mod malformed;
 mod manifest;
 mod mounts;
 mod openapi;

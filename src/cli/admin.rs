@@ -92,6 +92,23 @@ struct RpcResponse {
 struct RpcError {
     code: i64,
     message: String,
+    data: Option<RpcErrorData>,
+}
+
+#[derive(Deserialize)]
+struct RpcErrorData {
+    /// The stable name of the error.
+    code: String,
+}
+
+impl RpcError {
+    /// The message with the name of the error, or with its number if it has none.
+    fn text(self) -> String {
+        let name = self.data.map_or_else(|| self.code.to_string(), |data| data.code);
+        let remedy =
+            if name == "forbidden" { "; call it with a key of the agent or of its owner" } else { "" };
+        format!("{}{remedy} ({name})", self.message)
+    }
 }
 
 /// A problem document (RFC 9457).
@@ -128,7 +145,15 @@ impl Admin {
                 "it exists already; use update to change it (already_exists)".to_owned(),
             )),
             status if status.is_success() => Ok(answer),
-            status => Err(self.refusal(status, &answer.body)),
+            // A body of one line is not as the user wrote it, so a column of it says nothing.
+            status => Err(match self.refusal(status, &answer.body) {
+                Failure::Gateway(text)
+                    if !request.body.as_ref().is_some_and(|body| body.contains(&b'\n')) =>
+                {
+                    Failure::Gateway(without_column(&text))
+                }
+                other => other,
+            }),
         }
     }
 
@@ -141,9 +166,7 @@ impl Admin {
         let (status, answer) = runtime::run(self.receive_whole(request))??;
         match serde_json::from_slice(&answer.body) {
             Ok(RpcResponse { result: Some(result), .. }) => Ok(result),
-            Ok(RpcResponse { error: Some(RpcError { code, message }), .. }) => {
-                Err(Failure::Gateway(format!("{message} ({code})")))
-            }
+            Ok(RpcResponse { error: Some(error), .. }) => Err(Failure::Gateway(error.text())),
             _ => Err(self.refusal(status, &answer.body)),
         }
     }
@@ -242,6 +265,13 @@ impl Admin {
     }
 }
 
+/// A message without the position in a body of one line that its detail ends with.
+fn without_column(text: &str) -> String {
+    let Some((before, after)) = text.rsplit_once(" at line 1 column ") else { return text.to_owned() };
+    let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    if rest.is_empty() || rest.starts_with(" (") { format!("{before}{rest}") } else { text.to_owned() }
+}
+
 /// The body; `None` if it is too long.
 async fn whole(response: &mut Response) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
@@ -298,5 +328,34 @@ fn remedy(error: &rustls::Error) -> Option<&'static str> {
             Some("the port does not serve TLS: use a URL with http://, or another port")
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn errors_of_endpoints_are_shown_by_name() {
+        let shown = |error: Value| serde_json::from_value::<RpcError>(error).unwrap().text();
+        let error = json!({"code": -32602, "message": "m", "data": {"code": "invalid_params"}});
+        assert_eq!(shown(error), "m (invalid_params)");
+        assert_eq!(shown(json!({"code": -32602, "message": "m"})), "m (-32602)");
+        let error = json!({"code": -31011, "message": "m", "data": {"code": "forbidden"}});
+        assert_eq!(shown(error), "m; call it with a key of the agent or of its owner (forbidden)");
+    }
+
+    #[test]
+    fn columns_of_generated_bodies_are_not_shown() {
+        for (text, shown) in [
+            ("unknown field `a` at line 1 column 16 (invalid_params)", "unknown field `a` (invalid_params)"),
+            ("bad at line 1 column 16", "bad"),
+            ("bad at line 1 column x", "bad at line 1 column x"),
+            ("no such agent (not_found)", "no such agent (not_found)"),
+        ] {
+            assert_eq!(without_column(text), shown);
+        }
     }
 }

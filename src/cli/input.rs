@@ -44,29 +44,61 @@ pub(super) fn content(mime_type: Option<&str>, bytes: &[u8]) -> Value {
     }
 }
 
+/// The bytes of content as the administration API answers it.
+pub(super) fn bytes(text: Option<&str>, blob: Option<&str>) -> Result<Vec<u8>, String> {
+    match (text, blob) {
+        (Some(text), _) => Ok(text.as_bytes().to_vec()),
+        (None, blob) => BASE64_STANDARD
+            .decode(blob.unwrap_or_default())
+            .map_err(|error| format!("unexpected answer: {error}")),
+    }
+}
+
 /// The JSON or YAML documents of a file, as JSON. If the first begins with `{`, all are JSON, which is kept as it is.
 pub(super) fn documents(bytes: &[u8]) -> Result<Vec<String>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     if text.trim_start().starts_with('{') {
         let documents = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-        let owned = documents.map(|document| document.map(|json| json.get().to_owned()));
-        return owned.collect::<Result<_, _>>().map_err(|error| error.to_string());
+        let owned = documents.map(|document| {
+            let json = document.map_err(|error| error.to_string())?.get();
+            check_object(json).map(|()| json.to_owned())
+        });
+        return owned.collect();
     }
     let documents = serde_saphyr::from_multiple_with_options::<Value>(text, yaml_1_2());
-    let documents = documents.map_err(|error| error.to_string())?;
-    Ok(documents.iter().map(Value::to_string).collect())
+    documents.map_err(|error| wrong_yaml(&error))?.iter().map(object).collect()
 }
 
-/// A JSON or YAML document as JSON. One that begins with `{` is JSON, which is kept as it is.
+/// The object of a YAML document as JSON.
+fn object(document: &Value) -> Result<String, String> {
+    let json = document.to_string();
+    check_object(&json).map(|()| json)
+}
+
+/// Refuses JSON that is no object.
+fn check_object(json: &str) -> Result<(), String> {
+    let found = match json.as_bytes().first() {
+        Some(b'{') => return Ok(()),
+        Some(b'[') => "a list",
+        Some(b'"') => "a text",
+        _ => json,
+    };
+    Err(format!("expected an object with members, found {found}"))
+}
+
+/// The message about YAML that is wrong, without the settings of its parser.
+fn wrong_yaml(error: &serde_saphyr::Error) -> String {
+    error.to_string().replace(", set DuplicateKeyPolicy in Options if acceptable", "")
+}
+
+/// A JSON or YAML document, an object, as JSON. One that begins with `{` is JSON, which is kept as it is.
 fn as_json(bytes: &[u8]) -> Result<String, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8".to_owned())?;
     if text.trim_start().starts_with('{') {
         let checked = serde_json::from_str::<&RawValue>(text).map_err(|error| error.to_string());
         return checked.map(|_| text.to_owned());
     }
-    let value: Value =
-        serde_saphyr::from_str_with_options(text, yaml_1_2()).map_err(|error| error.to_string())?;
-    Ok(value.to_string())
+    object(&serde_saphyr::from_str_with_options(text, yaml_1_2()).map_err(|error| wrong_yaml(&error))?)
 }
 
 /// Booleans as in YAML 1.2: `true` and `false`. Names such as `no` and `y` are texts.
@@ -77,6 +109,19 @@ fn yaml_1_2() -> serde_saphyr::Options {
 #[cfg(test)]
 mod tests {
     use super::{as_json, documents};
+
+    #[test]
+    fn what_is_no_object_is_refused_without_terms_of_the_parsers() {
+        let expected = |found: &str| format!("expected an object with members, found {found}");
+        for (text, found) in [("just text", "a text"), ("- a\n- b\n", "a list"), ("7", "7"), ("", "null")] {
+            assert_eq!(as_json(text.as_bytes()), Err(expected(found)), "{text}");
+        }
+        for (text, found) in [("just text", "a text"), ("- a\n", "a list"), ("{\"a\":1}\n[2]", "a list")] {
+            assert_eq!(documents(text.as_bytes()), Err(expected(found)), "{text}");
+        }
+        let twice = as_json(b"a: 1\na: 2\n").unwrap_err();
+        assert!(twice.contains("duplicate mapping key: a") && !twice.contains("Options"), "{twice}");
+    }
 
     #[test]
     fn words_that_were_booleans_in_older_yaml_are_texts() {

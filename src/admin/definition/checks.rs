@@ -185,16 +185,24 @@ fn raw(
 fn check_annotations(value: &Value) -> Result<(), String> {
     let members = value.as_object().ok_or(" must be an object")?;
     for (name, value) in members {
-        let good = match name.as_str() {
-            "audience" => value.as_array().is_some_and(|audience| {
-                audience.iter().all(|role| matches!(role.as_str(), Some("user" | "assistant")))
-            }),
-            "priority" => value.as_f64().is_some_and(|priority| (0.0..=1.0).contains(&priority)),
-            "lastModified" => value.as_str().is_some_and(|at| OffsetDateTime::parse(at, &Rfc3339).is_ok()),
+        let (good, expected) = match name.as_str() {
+            "audience" => {
+                let is_role = |role: &Value| matches!(role.as_str(), Some("user" | "assistant"));
+                let good = value.as_array().is_some_and(|audience| audience.iter().all(is_role));
+                (good, "a list of `user` and `assistant`")
+            }
+            "priority" => {
+                let good = value.as_f64().is_some_and(|priority| (0.0..=1.0).contains(&priority));
+                (good, "a number from 0 to 1")
+            }
+            "lastModified" => {
+                let good = value.as_str().is_some_and(|at| OffsetDateTime::parse(at, &Rfc3339).is_ok());
+                (good, "a time such as 2027-01-31T12:00:00Z")
+            }
             _ => return Err(format!(": unknown member `{name}`")),
         };
         if !good {
-            return Err(format!(".{name} does not match the specification"));
+            return Err(format!(".{name} must be {expected}"));
         }
     }
     Ok(())

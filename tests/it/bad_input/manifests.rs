@@ -17,10 +17,7 @@ async fn invalid_manifests_are_refused() {
             "unknown field `tools`, expected one of `apiVersion`, `agent`, `resources`, `templates`, `prompts`, `skills`, \
              `mounts` at line 1 column 33",
         ),
-        (
-            r#"{"apiVersion":"waggle/v1","resources":null}"#,
-            "resources: invalid type: null, expected a sequence at line 1 column 42",
-        ),
+        (r#"{"apiVersion":"waggle/v1","resources":null}"#, "resources: must be a list"),
         (
             r#"{"apiVersion":"waggle/v1","resources":[["x:1"]]}"#,
             "resources[0]: invalid type: sequence, expected an object at line 1 column 39",

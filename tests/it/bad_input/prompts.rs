@@ -39,7 +39,7 @@ async fn invalid_prompt_arguments_are_refused() {
     let completions = format!(r#","completions":["{long}"]"#);
     let description = format!(r#","description":"{}""#, "a".repeat(16_000));
     for (arguments, detail) in [
-        ("{}", "arguments: invalid type: map, expected a sequence at line 1 column 13"),
+        ("{}", "arguments: must be a list"),
         ("[1]", "arguments[0]: invalid type: integer `1`, expected an object at line 1 column 15"),
         (r#"[["a"]]"#, "arguments[0]: invalid type: sequence, expected an object at line 1 column 14"),
         ("[{}]", "arguments[0]: missing field `name` at line 1 column 16"),
@@ -98,7 +98,7 @@ async fn invalid_prompt_messages_are_refused() {
         "messages[0].content.resource must have text or blob, or neither to refer to a registered resource";
     let meta = |within: &str| format!("messages[0].content.{within}_meta must be an object");
     let cases = [
-        ("{}", "messages: invalid type: map, expected a sequence at line 1 column 12".to_owned()),
+        ("{}", "messages: must be a list".to_owned()),
         ("[]", "messages: expected 1 to 100".to_owned()),
         ("[7]", "messages[0]: invalid type: integer `7`, expected an object at line 1 column 14".to_owned()),
         (
@@ -133,7 +133,7 @@ async fn invalid_prompt_messages_are_refused() {
         ),
         (
             r#"{"type":"text","text":"","annotations":{"priority":2}}"#,
-            "messages[0].content.annotations.priority does not match the specification",
+            "messages[0].content.annotations.priority must be a number from 0 to 1",
         ),
         (r#"{"type":"text","text":"","_meta":[]}"#, &meta("")),
         (
