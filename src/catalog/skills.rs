@@ -105,7 +105,8 @@ pub fn raw(frontmatter: &Frontmatter) -> Result<Box<RawValue>, Fault> {
 }
 
 impl Catalog {
-    /// Replaces all files of a skill, which keeps its labels, or adds a skill.
+    /// Replaces all files of a skill, or adds a skill. It keeps its labels, and each file the MIME type of the one that it
+    /// replaces, unless text becomes bytes or bytes text.
     ///
     /// # Errors
     /// As [`put`](Self::put).
@@ -119,7 +120,15 @@ impl Catalog {
         let root = new.root.clone();
         let make = move |old: Option<&Skill>| {
             let labels = old.map_or_else(|| new.labels.clone(), |old| old.labels.clone());
-            Ok(Arc::new(NewSkill { labels, ..new.clone() }))
+            let mut made = NewSkill { labels, ..new.clone() };
+            for file in &mut made.files {
+                let replaced =
+                    old.and_then(|old| old.files.iter().find(|old| old.path == file.path.as_str()));
+                if let Some(replaced) = replaced.filter(|old| old.part.kind == file.content.part.kind) {
+                    file.content.part.mime_type.clone_from(&replaced.part.mime_type);
+                }
+            }
+            Ok(Arc::new(made))
         };
         self.put_made(agent, root, make, condition, audited).await
     }

@@ -50,6 +50,8 @@ const EXPLANATION: Kind = Kind {
         ("STATUS", "status", Cell::Text),
         ("CODE", "code", Cell::Text),
         ("DETAIL", "detail", Cell::Text),
+        ("CONNECTION", "/source/connection", Cell::Text),
+        ("MOUNT", "/source/mount", Cell::Text),
     ],
 };
 

@@ -21,6 +21,8 @@ const KIND: Kind = Kind {
         ("KIND", "kind", Cell::Text),
         ("TENANTS", "tenants", Cell::Text),
         ("STATE", "state", Cell::Text),
+        ("LAST ERROR", "/lastError/reason", Cell::Text),
+        ("FAILED", "/lastError/at", Cell::Age),
         ("CREATED", "createdAt", Cell::Age),
     ],
 };
@@ -77,7 +79,7 @@ enum Command {
         /// The id of the connection.
         id: String,
         /// A path below that of the connection.
-        #[arg(long)]
+        #[arg(long, required_unless_present = "statement")]
         path: Option<String>,
         /// The name of a statement of the connection, with `@` before it.
         #[arg(long)]

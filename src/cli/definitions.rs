@@ -133,7 +133,7 @@ impl DefinitionKind {
     /// # Errors
     /// If the key would be a segment that clients remove from a URL, percent-encoded too (URL standard, section 4.4): the
     /// call would be about something else.
-    fn path(&self, Addressed { agent, id }: &Addressed) -> Result<String, Failure> {
+    pub(super) fn path(&self, Addressed { agent, id }: &Addressed) -> Result<String, Failure> {
         match self.parameter {
             Some(parameter) => Ok(format!("{}?{parameter}={}", self.list_path(agent), encoded(id))),
             None if matches!(id.as_str(), "." | "..") => Err(Failure::Usage(format!(

@@ -49,7 +49,7 @@ pub(super) enum Cell {
     Age,
 }
 
-/// A column of a table: its heading, the member that it shows, and how.
+/// A column of a table: its heading, the member that it shows, by its name or as a JSON pointer, and how.
 pub(super) type Column = (&'static str, &'static str, Cell);
 
 /// A kind of object of the administration API.
@@ -137,9 +137,13 @@ fn table(kind: &Kind, items: &[Box<RawValue>]) -> Result<String, Failure> {
     table.load_style(presets::NOTHING).set_header(kind.columns.iter().map(|(heading, ..)| *heading));
     for item in items {
         let item: Value = serde_json::from_str(item.get())?;
-        table.add_row(kind.columns.iter().map(|(_, member, show)| match show {
-            Cell::Text => shortened(&cell(&item[*member])),
-            Cell::Age => age(&item[*member], now),
+        let member = |name: &str| {
+            let found = if name.starts_with('/') { item.pointer(name) } else { item.get(name) };
+            found.unwrap_or(&Value::Null)
+        };
+        table.add_row(kind.columns.iter().map(|(_, name, show)| match show {
+            Cell::Text => shortened(&cell(member(name))),
+            Cell::Age => age(member(name), now),
         }));
     }
     for column in table.column_iter_mut() {

@@ -70,6 +70,7 @@ impl DefinitionFlags for MountFlags {
                 ("PATH", "path", Cell::Text),
                 ("URI", "uri", Cell::Text),
                 ("STATE", "state", Cell::Text),
+                ("REASON", "reason", Cell::Text),
                 ("ENTRIES", "entries", Cell::Text),
                 ("LABELS", "labels", Cell::Text),
             ],

@@ -1,8 +1,12 @@
 //! `waggle resource`.
 
+use std::fmt::Write;
+
 use clap::{Args, Subcommand};
 use reqwest::Method;
-use serde_json::value::RawValue;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::admin::{Admin, Request};
 use super::definitions::{Addressed, DefinitionCommand, DefinitionFlags, DefinitionKind, NamedFlags};
@@ -81,6 +85,9 @@ impl Resource {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let Self { output, command } = self;
         match command {
+            Command::Definition(DefinitionCommand::Get(it)) if output.is_for_people() => {
+                get(sources, output, &it)
+            }
             Command::Definition(command) => command.run(sources, output),
             Command::Cat(Addressed { agent, id }) => {
                 let path = format!("/agents/{agent}/resources/content?uri={}", encoded(&id));
@@ -93,6 +100,35 @@ impl Resource {
             Command::Put(put) => put.run(sources, output),
         }
     }
+}
+
+/// Prints a resource, and its contents or their source below it.
+fn get(sources: &Sources<'_>, output: OutputArgs, it: &Addressed) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct Content {
+        text: Option<String>,
+        blob: Option<String>,
+    }
+    let objects = KIND.objects(sources, output)?;
+    let mut members: Value = serde_json::from_slice(&objects.admin.call(&Request::get(KIND.path(it)))?)?;
+    let contents = members.get_mut("contents").map_or_else(|| Value::Array(Vec::new()), Value::take);
+    let (mut size, mut below) = (0, String::new());
+    for Content { text, blob } in serde_json::from_value::<Vec<Content>>(contents)? {
+        let bytes = input::bytes(text.as_deref(), blob.as_deref()).map_err(Failure::Gateway)?;
+        size += bytes.len();
+        // Writing to a string does not fail.
+        let _ = match text {
+            Some(text) => writeln!(below, "\n{}", text.strip_suffix('\n').unwrap_or(&text)),
+            None => writeln!(below, "\n({} bytes, which `waggle resource cat` writes)", bytes.len()),
+        };
+    }
+    if let Some(source) = members.get("source") {
+        let _ = writeln!(below, "\nsource: {source}");
+    } else {
+        members["size"] = size.into();
+    }
+    output.object(&KIND.kind, &to_raw_value(&members)?)?;
+    print(&below)
 }
 
 impl Put {

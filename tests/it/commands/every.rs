@@ -71,6 +71,7 @@ async fn other_commands_print_and_exit_as_in_the_table() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::create_dir_all(folder.path().join("hello")).unwrap();
     fs::write(folder.path().join("hello/SKILL.md"), "---\nname: hello\ndescription: Greets.\n---\n").unwrap();
+    fs::write(folder.path().join("hello/.env"), "SECRET=1\n").unwrap();
     fs::write(folder.path().join("keys"), "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n").unwrap();
     let replica = Builder::new(&database).set("WAGGLE_SOURCES__KEY_FILE", path("keys")).start().await;
     replica.acme("a").await;

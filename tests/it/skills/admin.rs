@@ -86,6 +86,25 @@ async fn archives_replace_a_skill_and_keep_its_labels() {
 }
 
 #[tokio::test]
+async fn archives_keep_the_mime_types_of_the_files_that_they_replace() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    let (text, path) = (skill_md("refunds"), skill("refunds"));
+    let archive = |notes: &'static [u8]| {
+        zip(&[("SKILL.md", text.as_bytes()), ("notes.txt", notes), ("other.txt", b"other")])
+    };
+    assert_eq!(send(&replica, ("PUT", &path), "application/zip", archive(b"one")).await.status, 201);
+    let typed = send(&replica, ("PUT", &file("refunds", "notes.txt")), "text/x-notes", b"one".to_vec()).await;
+    assert_eq!(typed.status, 200, "{}", typed.text());
+    for (notes, expected) in [(&b"two"[..], "text/x-notes"), (&b"\0"[..], "text/plain")] {
+        assert_eq!(send(&replica, ("PUT", &path), "application/zip", archive(notes)).await.status, 200);
+        let files = replica.admin("GET", &path, None).await.json()["files"].clone();
+        let types: Vec<_> = files.as_array().unwrap().iter().map(|file| file["mimeType"].clone()).collect();
+        assert_eq!(types, ["text/markdown", expected, "text/plain"]);
+    }
+}
+
+#[tokio::test]
 async fn single_files_are_written_read_and_deleted() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;
