@@ -48,7 +48,7 @@ pub struct Backup {
 pub async fn backup(settings: &Settings, folder: &Path, with_keys: bool) -> Result<Backup, AppError> {
     refuse_external(settings)?;
     if folder.try_exists().map_err(|error| failed(folder, error))? {
-        return Err(failed(folder, ErrorKind::AlreadyExists.into()));
+        return Err(AppError::Exists(folder.display().to_string()));
     }
     let draft = draft_of(folder);
     let mut signals = Signals::handle().map_err(AppError::Signals)?;

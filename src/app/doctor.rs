@@ -4,12 +4,13 @@ mod files;
 
 use std::fs;
 
+use embedded_postgres::EmbeddedError;
 use time::OffsetDateTime;
 use x509_parser::pem::Pem;
 
 use super::AppError;
 use super::check::{UsedAddress, check};
-use super::diagnosis::Diagnosis;
+use super::diagnosis::{Diagnosis, Finding, Status};
 use super::embedded::existing_database;
 use super::probe::{get, get_up_to, readiness};
 use crate::config::Settings;
@@ -170,6 +171,9 @@ async fn check_database(found: &mut Diagnosis, settings: &Settings, running: boo
         Err(error @ AppError::NoDatabase(_)) => {
             let remedy = "waggle serve creates an embedded database; else set DATABASE_URL";
             return found.warn("database", error.to_string(), remedy);
+        }
+        Err(error @ AppError::Embedded(EmbeddedError::InUse { .. })) => {
+            return found.warn("database", error.to_string(), "stop that gateway to check its database");
         }
         Err(error) => return found.fail("database", error.to_string(), "see docs/troubleshooting.md"),
     };

@@ -71,6 +71,9 @@ pub enum AppError {
     /// A backup would be restored over something.
     #[error("{0} is not empty; a backup is restored into an empty data directory, named with --data-dir")]
     NotEmpty(String),
+    /// A backup would be written over something.
+    #[error("{0} exists already; a backup is written to a new folder")]
+    Exists(String),
     /// A folder is not a backup.
     #[error("{0} is not a backup that this version can restore: {1}")]
     NotABackup(String, String),

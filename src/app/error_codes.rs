@@ -16,6 +16,15 @@ use crate::model::limits::{LimitScope, Limited};
 /// The URI in the example of an unknown resource.
 const URI: &str = "x:y";
 
+/// What the administration API does not answer, although it would have a status there.
+const ENDPOINT_ONLY: [Outcome; 5] = [
+    Outcome::MethodNotFound,
+    Outcome::NotAcceptable,
+    Outcome::ResourceNotFound,
+    Outcome::SessionNotFound,
+    Outcome::SessionRequired,
+];
+
 /// Each code that is an error of a request, with its cause and what to do.
 const EXPLANATIONS: [(Outcome, &str, &str); 30] = [
     (
@@ -132,7 +141,7 @@ const EXPLANATIONS: [(Outcome, &str, &str); 30] = [
     (
         Outcome::SourceFailed,
         "the source of the content failed; `data.reason` says how",
-        "`waggle connection get ID` shows the last error, `waggle connection test ID` fetches once more",
+        "`waggle connection get ID` shows the last error, `waggle connection test ID --path PATH` fetches once more",
     ),
     (
         Outcome::SourceTimeout,
@@ -147,7 +156,7 @@ const EXPLANATIONS: [(Outcome, &str, &str); 30] = [
     (
         Outcome::Unauthenticated,
         "no credential, or one that is unknown, expired, revoked or mistyped, or two that differ",
-        "send one key, complete; `waggle key list` shows which are in force",
+        "send one key, complete; `waggle key list --agent ID` shows which are in force",
     ),
     (
         Outcome::Unavailable,
@@ -174,6 +183,7 @@ pub fn error_codes() -> String {
     for (outcome, cause, cure) in EXPLANATIONS {
         let fault = example(outcome);
         let administration = match (&fault, outcome) {
+            (Some(_), outcome) if ENDPOINT_ONLY.contains(&outcome) => String::new(),
             (Some(fault), _) => problem::status(fault).as_u16().to_string(),
             (None, Outcome::MethodNotAllowed) => "405".to_owned(),
             (None, _) => String::new(),

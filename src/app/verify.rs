@@ -82,7 +82,8 @@ fn text(report: &Report) -> String {
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };
-    let _ = writeln!(text, "{rows} rows in {chains} chains{dropped}: {result}");
+    let (of_rows, of_chains) = (if *rows == 1 { "" } else { "s" }, if *chains == 1 { "" } else { "s" });
+    let _ = writeln!(text, "{rows} row{of_rows} in {chains} chain{of_chains}{dropped}: {result}");
     text
 }
 

@@ -61,7 +61,7 @@ enum Command {
         /// The name of the context.
         name: String,
     },
-    /// List the contexts, without their keys.
+    /// List the contexts, with the beginnings of their keys.
     List,
     /// Remove a context with its key.
     #[command(visible_alias = "delete")]

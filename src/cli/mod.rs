@@ -17,6 +17,8 @@ mod definitions;
 mod demo;
 mod diff;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod documents;
 mod errors;
 mod export;
@@ -146,7 +148,6 @@ enum Command {
     /// Print the completions of a shell.
     Completions(completions::Completions),
     /// Write the manual pages of all commands to a folder.
-    #[command(hide = true)]
     Man(man::Man),
     /// Print the OpenAPI document of the administration API.
     Openapi,
