@@ -35,7 +35,7 @@ async fn backup_of_a_serving_gateway_is_restored_elsewhere() {
         let found = fs::metadata(backup.join(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(found, mode, "{name}");
     }
-    let again = "DIR/backup: entity already exists\n";
+    let again = "DIR/backup exists already; a backup is written to a new folder\n";
     assert_eq!(run(&site, "backup", &backup, &[]).await, output(1, "", again));
     let later = json!({"name": "n", "contents": [{"text": "after"}]});
     assert!(site.admin("PUT", path, Some(later)).await.status.is_success());

@@ -109,5 +109,5 @@ async fn secret_on_the_command_line_is_refused_and_not_repeated() {
     let missing = "--secret headers: the environment variable NONE is not set\n";
     assert_eq!(create("headers=env:NONE").await, output(2, "", missing));
     let (code, _, error) = create("headers=file:/nonexistent").await;
-    assert!(code == Some(1) && error.starts_with("cannot read /nonexistent: "), "{error}");
+    assert!(code == Some(2) && error.starts_with("cannot read /nonexistent: "), "{error}");
 }

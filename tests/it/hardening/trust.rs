@@ -72,7 +72,7 @@ async fn only_certificates_of_cacert_are_trusted() {
         (["--cacert", "/nowhere"], "cannot read /nowhere: No such file or directory (os error 2)\n"),
         (["--cacert", "/dev/null"], "/dev/null: expected PEM certificates\n"),
     ] {
-        assert_eq!(list(&replica, url, &[], &flags).await, output(1, "", expected));
+        assert_eq!(list(&replica, url, &[], &flags).await, output(2, "", expected));
     }
 }
 

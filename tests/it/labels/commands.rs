@@ -99,7 +99,7 @@ async fn file_put_again_keeps_what_is_not_given() {
     let (code, _, error) = put(&["/nowhere"], "").await;
     assert_eq!(
         (code, error.as_str()),
-        (Some(1), "cannot read /nowhere: No such file or directory (os error 2)\n")
+        (Some(2), "cannot read /nowhere: No such file or directory (os error 2)\n")
     );
     assert_eq!(replica.admin("GET", "/agents/a", None).await.revision(), 5, "nothing was written");
 }
