@@ -10,7 +10,7 @@ use x509_parser::pem::Pem;
 
 use super::AppError;
 use super::check::{UsedAddress, check};
-use super::diagnosis::{Diagnosis, Finding, Status};
+use super::diagnosis::Diagnosis;
 use super::embedded::existing_database;
 use super::probe::{get, get_up_to, readiness};
 use crate::config::Settings;

@@ -110,7 +110,7 @@ fn get(sources: &Sources<'_>, output: OutputArgs, it: &Addressed) -> Result<(), 
         blob: Option<String>,
     }
     let objects = KIND.objects(sources, output)?;
-    let mut members: Value = serde_json::from_slice(&objects.admin.call(&Request::get(KIND.path(it)))?)?;
+    let mut members: Value = serde_json::from_slice(&objects.admin.call(&Request::get(KIND.path(it)?))?)?;
     let contents = members.get_mut("contents").map_or_else(|| Value::Array(Vec::new()), Value::take);
     let (mut size, mut below) = (0, String::new());
     for Content { text, blob } in serde_json::from_value::<Vec<Content>>(contents)? {
