@@ -11,10 +11,9 @@ use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use super::memory_budget::Charge;
-use super::scope_map::WantedRevision;
 use crate::model::caller::Payer;
 use crate::model::feed::BoxFuture;
-use crate::model::scope::{Change, ChangeKind, Revision, Scope};
+use crate::model::scope::{Change, ChangeKind, Revision, Scope, WantedRevision};
 use crate::model::scope_changes::ScopeChanges;
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::{Store, StoreError};

@@ -73,9 +73,8 @@ pub(super) fn exit_code(done: Result<(), Failure>) -> ExitCode {
         | Failure::Usage(_)
         | Failure::Input(..)
         | Failure::InvalidInput(..)
-        | Failure::Unverified(_) => ExitCode::from(2),
-        // As `config check`.
-        Failure::App(AppError::Files(_) | AppError::Url(..)) => ExitCode::from(2),
+        | Failure::Unverified(_)
+        | Failure::App(AppError::Files(_) | AppError::Url(..)) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     }
 }

@@ -53,7 +53,7 @@ impl Endpoint {
         let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
         let version = match (&incoming, &charged, era) {
             // A body that cannot be read is answered in the revision of its session.
-            (Err(_), Ok(_), RequestEra::Legacy(VersionSource::Session)) => {
+            (Err(_), Ok(()), RequestEra::Legacy(VersionSource::Session)) => {
                 let session = Box::pin(self.session(caller, &headers, request)).await.ok();
                 session.and_then(|session| ProtocolVersion::parse(&session.version)).or(version)
             }

@@ -101,16 +101,16 @@ impl GatewaySlot {
     ) -> Response<Body> {
         let id = self.ids.of(&parts.headers);
         let source = self.origins.check(parts).ok();
-        let mut response = match preflight(&parts.method, source.as_ref(), target.cors()) {
-            Some(preflight) => preflight,
-            None => {
-                let mut response = self.unready(parts, &mut body, target, (draining, &id)).await;
-                let origin = source.and_then(|source| source.origin);
-                if let Some((origin, cors)) = origin.zip(target.cors()) {
-                    origin::allow(origin, cors, response.headers_mut());
-                }
-                response
+        let preflight = preflight(&parts.method, source.as_ref(), target.cors());
+        let mut response = if let Some(preflight) = preflight {
+            preflight
+        } else {
+            let mut response = self.unready(parts, &mut body, target, (draining, &id)).await;
+            let origin = source.and_then(|source| source.origin);
+            if let Some((origin, cors)) = origin.zip(target.cors()) {
+                origin::allow(origin, cors, response.headers_mut());
             }
+            response
         };
         body::discard(&parts.headers, &mut body).await;
         response.headers_mut().insert(X_REQUEST_ID, id);

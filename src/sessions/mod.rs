@@ -20,12 +20,15 @@ use crate::cache::{Cell, CellMap, GroupCommit, KeyedCounts, Loader, Writer};
 use crate::identity::grant::Caller;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
-use crate::model::ids::SessionUid;
-use crate::model::session::{Session, SessionId, uid_of};
+use crate::model::ids::{AgentId, SessionUid};
+use crate::model::session::{Session, SessionHolder, SessionId, uid_of};
 use crate::model::sources::{FailPoint, Random, Sources};
 use crate::store::sessions::{OpenOutcome, SessionRow};
 use crate::store::{Store, StoreError};
 use crate::telemetry::RepeatedWork;
+
+/// A holder that has too many sessions with an agent, and the payer of those that it opens.
+type RoomRow = (Payer, AgentId, SessionHolder);
 
 /// The cells of all sessions in memory.
 pub type SessionCells = CellMap<Cell<SessionFacts>>;
@@ -56,7 +59,7 @@ pub struct Sessions {
     /// Sessions to be opened.
     inserts: GroupCommit<Payer, Arc<SessionRow>, OpenOutcome>,
     /// Sessions to be opened of holders that have as many as they may.
-    rooms: GroupCommit<Payer, open::RoomRow, Result<(), Fault>>,
+    rooms: GroupCommit<Payer, RoomRow, Result<(), Fault>>,
     expiry: RepeatedWork,
     writing_uses: RepeatedWork,
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::cached::principal_of;
-use super::{SessionLimits, Sessions};
+use super::{RoomRow, SessionLimits, Sessions};
 use crate::identity::grant::Caller;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
@@ -29,9 +29,6 @@ const MAX_CAPABILITIES: usize = 64 << 10;
 const SLACK: i64 = 16;
 /// The maximum number of sessions ended by one transaction; more exist only if very many were opened concurrently.
 const MAX_ENDED: i64 = 10_000;
-
-/// A holder that has too many sessions with an agent, and the payer of those that it opens.
-pub(super) type RoomRow = (Payer, AgentId, SessionHolder);
 
 /// A session as requested by a client.
 #[derive(Debug, Clone, Copy)]

@@ -114,7 +114,7 @@ async fn excerpts_show_words_far_behind_the_beginning() {
         replica.put("a", &format!("x:{number}"), &far((200 << 10) + number)).await;
     }
     let found = replica.admin("GET", &format!("{}&limit=30", path("codeword")), None).await.json();
-    let items = found["items"].as_array().unwrap();
+    let items = found["items"].as_array().unwrap_or_else(|| panic!("{found}"));
     let shown = items.iter().filter(|item| item["text"].as_str().unwrap().contains("codeword"));
     assert_eq!((items.len(), shown.count()), (30, 20));
 }

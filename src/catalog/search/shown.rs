@@ -173,7 +173,9 @@ impl Catalog {
         let loaded = self.beginnings(payer, agent, wanted).await?;
         let query = Arc::clone(query);
         let show = move || {
-            drafts.iter_mut().for_each(|draft| draft.show(&query, &loaded));
+            for draft in &mut drafts {
+                draft.show(&query, &loaded);
+            }
             Ok(drafts)
         };
         Ok(self.renderer.run(payer, show).await?)
@@ -192,12 +194,11 @@ impl Catalog {
         for (hash, bytes) in wanted {
             let key = (uid, hash);
             let known = self.contents.get(&key).or_else(|| beginnings.get(&key));
-            match known.filter(|known| known.len() >= bytes) {
-                Some(known) => _ = found.insert(hash, known),
-                None => {
-                    missing.push(hash);
-                    most = most.max(bytes);
-                }
+            if let Some(known) = known.filter(|known| known.len() >= bytes) {
+                found.insert(hash, known);
+            } else {
+                missing.push(hash);
+                most = most.max(bytes);
             }
         }
         if missing.is_empty() {

@@ -133,11 +133,11 @@ async fn unknown_members_and_parameters_are_refused_by_name() {
         assert_eq!(normalized(&send_json(&replica, call, body).await), expected, "{call:?}");
     }
     for (method, path, detail) in [
-        ("GET", "/tenants?tenant=a", "tenant: unknown field `tenant`, expected `limit` or `cursor`"),
-        ("GET", "/agents?x=1", "x: unknown field `x`, expected one of `tenant`, `limit`, `cursor`"),
-        ("PATCH", "/agents/a?dryRun=true", "dryRun: unknown field `dryRun`, there are no fields"),
-        ("DELETE", "/tenants/acme?dryRun", "dryRun: unknown field `dryRun`, there are no fields"),
-        ("DELETE", "/agents/a/resources?uri=x:1&all=1", "all: unknown field `all`, expected `uri`"),
+        ("GET", "/tenants?tenant=a", "unknown field `tenant`, expected `limit` or `cursor`"),
+        ("GET", "/agents?x=1", "unknown field `x`, expected one of `tenant`, `limit`, `cursor`"),
+        ("PATCH", "/agents/a?dryRun=true", "unknown field `dryRun`, there are no fields"),
+        ("DELETE", "/tenants/acme?dryRun", "unknown field `dryRun`, there are no fields"),
+        ("DELETE", "/agents/a/resources?uri=x:1&all=1", "unknown field `all`, expected `uri`"),
         ("GET", "/agents?limit=1&limit=2", "duplicate field `limit`"),
         ("PUT", "/agents/a/resources/content", "missing field `uri`"),
         ("GET", "/agents/a/resources?uri=x:1&limit=1", "uri cannot be combined with limit or cursor"),

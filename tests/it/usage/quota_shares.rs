@@ -82,7 +82,7 @@ async fn bytes_of_a_stream_count_in_the_period_of_its_end() {
 }
 
 #[tokio::test]
-async fn share_is_returned_if_its_request_ended_before_it_was_reserved() {
+async fn request_whose_client_disconnects_is_charged() {
     let (database, replica) = gateway().await;
     let key = replica.acme("a").await;
     limit(&replica, "/agents/a", json!({"callsPerDay": 100_000})).await;
@@ -103,7 +103,6 @@ async fn share_is_returned_if_its_request_ended_before_it_was_reserved() {
     eventually("a share is being reserved", async || database.number(WAITING).await == 1).await;
     assert_eq!(connections().await, before + 1.0);
     drop(client);
-    // Its request ends with its connection, and is not charged.
     eventually("the connection is closed", async || connections().await == before).await;
     // A call that waits for a second is admitted on credit. It waits for the same reservation.
     assert_eq!(list(&replica, "a", &key).await.status, 200);
@@ -111,7 +110,7 @@ async fn share_is_returned_if_its_request_ended_before_it_was_reserved() {
     lock.execute("commit").await.unwrap();
     // After those that wait for the row.
     database.execute("select from quotas for update").await;
-    eventually("the share is returned", async || database.number(CALLS).await == 2).await;
+    eventually("the share is returned", async || database.number(CALLS).await == 3).await;
 }
 
 #[tokio::test]
