@@ -27,6 +27,18 @@ const PARAMETERS: [&str; 13] = [
     "application_name",
     "options",
 ];
+/// Parameters of other drivers that hosted databases put into the URLs that they print. The driver ignores them with a warning.
+const IGNORED: [&str; 9] = [
+    "channel_binding",
+    "client_encoding",
+    "connect_timeout",
+    "gssencmode",
+    "keepalives",
+    "pgbouncer",
+    "sslnegotiation",
+    "sslsni",
+    "target_session_attrs",
+];
 
 section! {
     /// The PostgreSQL database, and how long it may take.
@@ -75,8 +87,8 @@ fn postgres_url(text: &str) -> Result<SecretString, String> {
     Ok(text.to_owned().into())
 }
 
-/// Refuses what the driver would ignore with a warning, such as `sslmod=require`, or refuse once it connects. The name is not
-/// repeated if it may be the end of a password with a `?`.
+/// Refuses what no driver knows, such as `sslmod=require`, which would be ignored with a warning, or what would be refused once
+/// it connects. The name is not repeated if it may be the end of a password with a `?`.
 fn check_parameter(name: &str, value: &str, may_be_password: bool) -> Result<(), String> {
     let (is_valid, expected) = match name {
         "sslmode" | "ssl-mode" => {
@@ -85,9 +97,8 @@ fn check_parameter(name: &str, value: &str, may_be_password: bool) -> Result<(),
         "port" => (value.parse::<u16>().is_ok(), "a number up to 65535".to_owned()),
         "hostaddr" => (value.parse::<IpAddr>().is_ok(), "an IP address".to_owned()),
         "statement-cache-capacity" => (value.parse::<usize>().is_ok(), "a number".to_owned()),
-        _ if PARAMETERS.contains(&name) || name.starts_with("options[") && name.ends_with(']') => {
-            return Ok(());
-        }
+        _ if PARAMETERS.contains(&name) || IGNORED.contains(&name) => return Ok(()),
+        _ if name.starts_with("options[") && name.ends_with(']') => return Ok(()),
         _ if may_be_password => return Err(format!("has an unknown parameter; {ENCODED}")),
         _ => {
             let known = PARAMETERS.join(", ");
@@ -112,6 +123,7 @@ mod tests {
             "postgres:///waggle?host=/var/run/postgresql",
             "postgres://me:pw@[::1]/waggle",
             "postgres://me@db/waggle?sslmode=Require&sslrootcert=ca.pem&options[statement_timeout]=5s&port=6432",
+            "postgres://me@db.example.com/waggle?sslmode=require&channel_binding=require&connect_timeout=10",
         ];
         assert!(urls.iter().all(|url| postgres_url(url).is_ok()));
     }

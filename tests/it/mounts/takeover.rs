@@ -35,6 +35,12 @@ async fn waiting(database: &Database, count: i64) {
 async fn scan_of_a_killed_replica_is_finished_by_another() {
     let (database, folder) = (database().await, tempfile::tempdir().unwrap());
     let root = folder.path().canonicalize().unwrap();
+    // Made before: a missing tree is looked for less and less often.
+    let made = root.join("made");
+    std::fs::create_dir(&made).unwrap();
+    for number in 0..=BATCH {
+        std::fs::write(made.join(number.to_string()), "").unwrap();
+    }
     let operator = SecretKey::generate(KeyKind::Operator, &mut rand::rng());
     let (mut sites, mut gateways) = (Vec::new(), Vec::new());
     for _ in 0..2 {
@@ -71,11 +77,6 @@ async fn scan_of_a_killed_replica_is_finished_by_another() {
     // The scan writes one transaction, then waits in the next one.
     let [mut first, mut second] = [database.connect().await, database.connect().await];
     lock(&mut first).await;
-    let made = root.join("made");
-    std::fs::create_dir(&made).unwrap();
-    for number in 0..=BATCH {
-        std::fs::write(made.join(number.to_string()), "").unwrap();
-    }
     std::fs::rename(made, root.join("files")).unwrap();
     waiting(&database, 1).await;
     let locked = tokio::spawn(async move {
