@@ -63,7 +63,7 @@ section! {
         /// How many streams one key may have open; further ones are answered 429.
         streams_per_key: count(usize, 1..=1_000_000) = 100,
         /// How many streams may be open on a replica; further ones are answered 503. One tenant may have three quarters of them
-        /// at its agents and with its keys, and strangers at its public agents half of those.
+        /// at its agents and with its keys, and anonymous callers of its public agents half of those.
         streams: count(usize, 1..=1_000_000) = 10_000,
         /// The rate limit of one key: units per second, and burst. `[costs]` sets the cost of a request. 0 units per second
         /// disable a rate. Each replica counts separately.

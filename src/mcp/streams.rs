@@ -1,4 +1,4 @@
-//! The limits on open streams: of a credential, of a tenant, of strangers at its agents, of a session and of the replica.
+//! The limits on open streams: of a credential, of a tenant, of anonymous callers of its agents, of a session and of the replica.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,8 +19,8 @@ use crate::model::method::Era;
 const RETRY: Duration = Duration::from_secs(1);
 /// The part of the replica's streams that one tenant leaves to others: a quarter.
 const OTHERS_PART: usize = 4;
-/// The part of a tenant's streams that strangers at its public agents may have: half.
-const STRANGERS_PART: usize = 2;
+/// The part of a tenant's streams that anonymous callers of its public agents may have: half.
+const ANONYMOUS_PART: usize = 2;
 
 /// Why the gateway ends a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub struct StreamStats {
 }
 
 /// The holders that streams are counted for: a key, or an address without one, the tenants of the agent and of the key, all
-/// strangers at the agents of a tenant, and a session.
+/// anonymous callers of the agents of a tenant, and a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Counted {
     Key(KeyId),
@@ -86,7 +86,7 @@ enum Counted {
     Anonymous(ClientAddress),
     Tenant(TenantId),
     /// All callers of a tenant's public agents without a credential of the tenant.
-    Strangers(TenantId),
+    AnonymousOf(TenantId),
     Session(SessionUid),
 }
 
@@ -157,14 +157,14 @@ impl Streams {
         let of_tenant = |tenant| count(Counted::Tenant(tenant), self.per_tenant, LimitScope::Tenant);
         let agents = of_tenant(tenant)?;
         let keys = own.filter(|own| *own != tenant).map(of_tenant).transpose()?;
-        let is_stranger = own != Some(tenant);
-        let strangers = is_stranger.then(|| {
-            let most = self.per_tenant.div_ceil(STRANGERS_PART);
-            count(Counted::Strangers(tenant), most, LimitScope::Tenant)
+        let is_anonymous = own != Some(tenant);
+        let anonymous = is_anonymous.then(|| {
+            let most = self.per_tenant.div_ceil(ANONYMOUS_PART);
+            count(Counted::AnonymousOf(tenant), most, LimitScope::Tenant)
         });
-        let strangers = strangers.transpose()?;
+        let anonymous = anonymous.transpose()?;
         let of_session = session.and_then(|session| self.open.try_add(session, usize::MAX));
-        let counted = [Some(holder), Some(agents), keys, strangers, of_session];
+        let counted = [Some(holder), Some(agents), keys, anonymous, of_session];
         let [legacy, modern] = &self.eras;
         let era = Arc::clone(if session.is_some() { legacy } else { modern });
         era.open.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Requests whose client disconnects before the answer: they are completed in tasks of their own. What was begun is charged
-//! and recorded, and no statement is abandoned in the middle, which would cost its connection to the database.
+//! and recorded, and no statement is abandoned in the middle, which would cost its connection to the database. Such a request
+//! keeps its permits, so that the limits on requests in flight bound these tasks too, and the deadline of requests ends it.
 
 use std::future::Future;
 use std::pin::Pin;

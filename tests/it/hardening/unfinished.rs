@@ -310,11 +310,7 @@ async fn request_whose_client_disconnects_is_completed_and_recorded() {
     client.write_all((head + &read).as_bytes()).await.unwrap();
     let waiting = "select count(*) from pg_locks where not granted and database = (select oid from pg_database where datname = current_database())";
     eventually("the read waits for its contents", async || database.number(waiting).await > 0).await;
-    let statements = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     drop(client);
-    // As long as a dropped request would take to close its connection to the database.
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(database.number(statements).await, 1, "the statement is not abandoned");
     locked.execute("rollback").await.unwrap();
     let recorded = "select count(*) from audit_log where method = 'resources/read' and outcome = 'ok'";
     eventually("the read is in the audit log", async || database.number(recorded).await == 1).await;
