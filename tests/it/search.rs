@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use waggle::model::sources::FailPoint;
 
 use crate::support::answers::{answered, normalized, problem};
-use crate::support::app::{Builder, Replica, encode, gateway, resource};
-use crate::support::cluster::database;
+use crate::support::app::{Builder, Replica, encode, resource};
+use crate::support::cluster::{Database, database};
 use crate::support::faults::FaultScript;
 use crate::support::wait::eventually;
 
@@ -16,6 +16,17 @@ const FRESH: Duration = Duration::from_millis(1_200);
 
 fn path(query: &str) -> String {
     format!("/agents/a/search?q={}", encode(query))
+}
+
+/// A replica whose searches wait for the index however long a loaded machine takes.
+fn patient(database: &Database) -> Builder {
+    Builder::new(database).set("WAGGLE_SEARCH__WAIT_MS", 60_000)
+}
+
+async fn gateway() -> (Database, Replica) {
+    let database = database().await;
+    let replica = patient(&database).start().await;
+    (database, replica)
 }
 
 async fn write(replica: &Replica, path: &str, body: Value) {
@@ -140,8 +151,8 @@ async fn skills_are_found_by_their_frontmatter_and_files() {
 #[tokio::test]
 async fn changes_are_found_at_once_and_by_other_replicas_soon() {
     let database = database().await;
-    let first = Builder::new(&database).start().await;
-    let second = Builder::new(&database).start().await;
+    let first = patient(&database).start().await;
+    let second = patient(&database).start().await;
     first.acme("a").await;
     first.put("a", "x:1", "alpha").await;
     first.put("a", "x:2", "beta").await;
@@ -205,8 +216,7 @@ async fn search_is_unavailable_while_the_index_is_built() {
 #[tokio::test]
 async fn texts_are_left_out_of_an_index_that_is_too_large() {
     let database = database().await;
-    let settings = Builder::new(&database).set("WAGGLE_CACHE__BYTES", 16 << 20);
-    let replica = settings.set("WAGGLE_SEARCH__WAIT_MS", 60_000).start().await;
+    let replica = patient(&database).set("WAGGLE_CACHE__BYTES", 16 << 20).start().await;
     replica.acme("a").await;
     for document in 0..10 {
         let words: Vec<_> = (0..25_000).map(|word| format!("w{document}x{word}")).collect();
