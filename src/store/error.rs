@@ -45,7 +45,7 @@ pub enum StoreError {
     Migrating(Duration),
     /// A migration of the schema failed.
     #[error("migrating the schema failed: {}", ExplainedMigration(.0))]
-    Migrate(#[from] MigrateError),
+    Migrate(MigrateError),
 }
 
 impl StoreError {
@@ -99,22 +99,26 @@ impl From<sqlx::Error> for StoreError {
         if matches!(error, sqlx::Error::PoolTimedOut) {
             return Self::NoConnection(None);
         }
-        let unavailable = match &error {
-            sqlx::Error::Io(_)
-            | sqlx::Error::Tls(_)
-            | sqlx::Error::Protocol(_)
-            | sqlx::Error::PoolClosed
-            | sqlx::Error::WorkerCrashed
-            | sqlx::Error::BeginFailed => true,
-            sqlx::Error::Database(database) => is_temporary(database.as_ref()),
-            _ => false,
-        };
-        if unavailable {
+        if is_unavailable(&error) {
             Self::Unavailable(error)
         } else if error.as_database_error().is_some_and(is_denial) {
             Self::Denied(error)
         } else {
             Self::Rejected(error)
+        }
+    }
+}
+
+impl From<MigrateError> for StoreError {
+    /// A migration that a temporary condition interrupted is applied again, as any other statement.
+    fn from(error: MigrateError) -> Self {
+        match error {
+            MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _)
+                if is_unavailable(&cause) =>
+            {
+                Self::Unavailable(cause)
+            }
+            error => Self::Migrate(error),
         }
     }
 }
@@ -221,6 +225,20 @@ const READ_ONLY: &str = "25006";
 /// SQLSTATE classes of missing access: invalid authorization, a database that does not exist, insufficient privilege.
 fn is_denial(error: &(dyn DatabaseError + 'static)) -> bool {
     error.code().is_some_and(|code| code.starts_with("28") || code.starts_with("3D") || code == "42501")
+}
+
+/// Whether a retry may succeed without a change of settings.
+fn is_unavailable(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::BeginFailed => true,
+        sqlx::Error::Database(error) => is_temporary(error.as_ref()),
+        _ => false,
+    }
 }
 
 /// SQLSTATE classes of temporary conditions: connection exceptions, transaction rollback (deadlock,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
-use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, PgConnection};
 
 use super::{Store, StoreError, roles};
 
@@ -150,8 +150,12 @@ async fn apply(
     connection: &mut PgConnection,
 ) -> Result<(), StoreError> {
     for SchemaMigration { version, .. } in &before.missing {
-        let alone = migrator.iter().any(|known| known.version == *version && known.no_tx);
-        in_time(connection.execute(if alone { NO_LOCK_TIMEOUT } else { LOCK_TIMEOUT })).await?;
+        let alone = migrator.iter().find(|known| known.version == *version && known.no_tx);
+        in_time(connection.execute(if alone.is_some() { NO_LOCK_TIMEOUT } else { LOCK_TIMEOUT })).await?;
+        if let Some(index) = alone.and_then(|migration| concurrent_index(migration.sql.as_str())) {
+            // An attempt that ended in the middle left it behind, invalid or not yet recorded as applied.
+            connection.execute(AssertSqlSafe(format!("drop index concurrently if exists {index}"))).await?;
+        }
         while let Err(error) = migrator.run_direct(Some(*version), connection, false).await {
             if !is_lock_timeout(&error) {
                 return Err(error.into());
@@ -162,6 +166,11 @@ async fn apply(
     }
     // Compares those that were applied before with the ones that this version knows.
     Ok(migrator.run_direct(None, connection, false).await?)
+}
+
+/// The index that a migration without a transaction creates.
+fn concurrent_index(sql: &str) -> Option<&str> {
+    sql.split_whitespace().skip_while(|word| *word != "concurrently").nth(1)
 }
 
 fn is_lock_timeout(error: &MigrateError) -> bool {

@@ -200,6 +200,52 @@ async fn migration_that_gets_no_lock_lets_others_pass() {
     assert_eq!(database.number("select count(*) from _sqlx_migrations where version = 33").await, 1);
 }
 
+/// Indexes are created outside of a transaction: a replica that is killed meanwhile leaves one that is invalid, or that
+/// is not recorded.
+#[tokio::test]
+async fn index_of_an_interrupted_migration_is_created_again() {
+    let database = database().await;
+    let indexes = migrations().into_iter().filter(|migration| migration.concurrent).map(|migration| {
+        let [statement] = &migration.statements[..] else { panic!("{}: not alone", migration.number) };
+        let name = statement.strip_prefix("create index concurrently ").unwrap().split(' ').next().unwrap();
+        (migration.number, name.to_owned())
+    });
+    let indexes: Vec<_> = indexes.collect();
+    let invalid =
+        format!("update pg_index set indisvalid = false where indexrelid = '{}'::regclass", indexes[0].1);
+    database.execute(&invalid).await;
+    for (number, _) in &indexes {
+        database.execute(&format!("delete from _sqlx_migrations where version = {number}")).await;
+    }
+    let site = Site::new().set("DATABASE_URL", database.options.to_url_lossy());
+    let migrated = site.command("migrate").output().await.unwrap();
+    assert!(migrated.status.success(), "{}", String::from_utf8_lossy(&migrated.stderr));
+    for (_, name) in indexes {
+        let valid =
+            format!("select count(*) from pg_index where indexrelid = '{name}'::regclass and indisvalid");
+        assert_eq!(database.number(&valid).await, 1, "{name}");
+    }
+}
+
+/// The database is full for a while: the migration is one of the things that are tried again.
+#[tokio::test]
+async fn migration_is_applied_once_a_temporary_error_is_over() {
+    let database = database().await;
+    database.execute("alter table agents drop column tools").await;
+    database.execute("delete from _sqlx_migrations where version = 33").await;
+    let full = "create function full_disk() returns event_trigger language plpgsql \
+        as $$ begin raise exception 'no space left' using errcode = '53100'; end $$; \
+        create event trigger full_disk on ddl_command_start when tag in ('ALTER TABLE') execute function full_disk()";
+    database.execute(full).await;
+    let site = Site::new().set("DATABASE_URL", database.options.to_url_lossy());
+    let mut migrating = site.command("migrate").stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut printed = BufReader::new(migrating.stderr.take().unwrap()).lines();
+    while !printed.next_line().await.unwrap().unwrap().contains("no space left") {}
+    database.execute("drop event trigger full_disk").await;
+    assert!(migrating.wait().await.unwrap().success());
+    assert_eq!(database.number("select count(*) from _sqlx_migrations where version = 33").await, 1);
+}
+
 #[tokio::test]
 async fn migration_of_another_replica_is_named_and_waited_for() {
     let database = database().await;
