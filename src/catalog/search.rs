@@ -34,6 +34,8 @@ use crate::model::label::CallerLabels;
 
 /// How many definitions are examined first for each result: each of several mounts may list a file that one of them answers.
 const CANDIDATES: usize = 16;
+/// How many are examined where too few of these are left.
+const MORE_CANDIDATES: usize = 10_000;
 
 impl Catalog {
     /// The definitions of an agent that match a query, of those that a caller with these labels sees; the best first.
@@ -109,22 +111,24 @@ impl Catalog {
 }
 
 /// What is shown of the best definitions that match; `None` if the index is empty. Something else may answer the URI of a file
-/// that matches: twice as many candidates are examined while too few are left of them, until these are all that match.
+/// that matches: once more candidates are examined where too few are left of them.
 fn drafts(
     index: &AgentIndex,
     request: &SearchRequest,
     labels: &CallerLabels,
     document_bytes: usize,
 ) -> Option<Vec<Draft>> {
-    let mut candidates = CANDIDATES * request.limit;
-    loop {
+    let first = CANDIDATES * request.limit;
+    let mut drafts = Vec::new();
+    for candidates in [first, MORE_CANDIDATES.max(first)] {
         let (snapshot, subjects) = index.find(request, labels, candidates)?;
         let view = View::new(snapshot, || labels.clone());
-        let drafts = subjects.iter().filter_map(|subject| Draft::of_subject(&view, subject, document_bytes));
-        let drafts: Vec<_> = drafts.take(request.limit).collect();
+        let answered =
+            subjects.iter().filter_map(|subject| Draft::of_subject(&view, subject, document_bytes));
+        drafts = answered.take(request.limit).collect();
         if drafts.len() == request.limit || subjects.len() < candidates {
-            return Some(drafts);
+            break;
         }
-        candidates *= 2;
     }
+    Some(drafts)
 }

@@ -98,16 +98,13 @@ impl Draft {
         }
     }
 
-    /// What is looked through next, with how many bytes of each.
-    fn texts(&self, loaded: &BTreeMap<ContentHash, Bytes>) -> Vec<(Bytes, usize)> {
-        self.next.iter().filter_map(|(hash, bytes)| Some((loaded.get(hash)?.clone(), *bytes))).collect()
-    }
-
-    /// Shows an excerpt of the texts or of the description, whichever shows more of the query.
-    fn show(&mut self, query: &Query, texts: &[(Bytes, usize)]) {
+    /// Shows an excerpt of the text or of the description, whichever shows more of the query.
+    fn show(&mut self, query: &Query, loaded: &BTreeMap<ContentHash, Bytes>) {
+        let texts = self.next.iter().filter_map(|(hash, bytes)| Some((loaded.get(hash)?, *bytes)));
+        let texts = texts.map(|(text, bytes)| beginning(text, bytes));
         let mut best = excerpt(&self.description, query, EXCERPT_CHARS);
-        for (text, bytes) in texts {
-            let other = excerpt(beginning(text, *bytes), query, EXCERPT_CHARS);
+        for text in texts {
+            let other = excerpt(text, query, EXCERPT_CHARS);
             if other.words > best.words || best.text.is_empty() {
                 best = other;
             }
@@ -165,7 +162,7 @@ impl Catalog {
         &self,
         payer: Payer,
         agent: AgentRef,
-        drafts: Vec<Draft>,
+        mut drafts: Vec<Draft>,
         query: &Arc<Query>,
     ) -> Result<Vec<Draft>, Fault> {
         let mut wanted = BTreeMap::new();
@@ -174,18 +171,14 @@ impl Catalog {
             *most = (*bytes).max(*most);
         }
         let loaded = self.beginnings(payer, agent, wanted).await?;
-        let mut shown = Vec::with_capacity(drafts.len());
-        for mut draft in drafts {
-            let texts = draft.texts(&loaded);
-            let query = Arc::clone(query);
-            // A job for each, which ends long before the deadline of a job even where the CPU is shared with many.
-            let show = move || {
-                draft.show(&query, &texts);
-                Ok(draft)
-            };
-            shown.push(self.renderer.run(payer, show).await?);
-        }
-        Ok(shown)
+        let query = Arc::clone(query);
+        let show = move || {
+            for draft in &mut drafts {
+                draft.show(&query, &loaded);
+            }
+            Ok(drafts)
+        };
+        Ok(self.renderer.run(payer, show).await?)
     }
 
     /// The beginnings of contents, with at least these bytes; without those that are purged already.
