@@ -158,9 +158,9 @@ pub enum SkillError {
     /// Two files have the same path.
     #[error("{0:?} occurs twice")]
     Twice(String),
-    /// Two paths differ in case or Unicode normalization only.
-    #[error("{0:?} and {1:?} are the same path where case and Unicode normalization are ignored")]
-    Collision(String, String),
+    /// Two paths differ in their Unicode normalization only.
+    #[error("{0:?} and {1:?} are the same path in Unicode normalization form C")]
+    Normalization(String, String),
     /// A path is that of a file and of a directory.
     #[error("{0:?} is both a file and a directory")]
     FileAndDirectory(String),

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use caseless::Caseless;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::error::SkillError;
@@ -89,20 +88,20 @@ pub fn frontmatter(path: &SkillPath, skill_md: &[u8]) -> Result<Frontmatter, Ski
 }
 
 /// Checks that the paths are different files and directories wherever they are unpacked: also on file systems that
-/// normalize names or compare them without case.
+/// normalize names.
 ///
 /// # Errors
 /// [`SkillError`].
 pub fn check_paths<'p>(paths: impl Iterator<Item = &'p str>) -> Result<(), SkillError> {
-    // By their normalized names without case: how they are written, and whether they are directories.
+    // By their normalized names: how they are written, and whether they are directories.
     let mut known: HashMap<String, (&str, bool)> = HashMap::new();
     for path in paths {
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
         for end in ends {
             let (name, is_directory) = (&path[..end], end < path.len());
-            match known.insert(folded(name), (name, is_directory)) {
+            match known.insert(name.nfc().collect(), (name, is_directory)) {
                 Some((other, _)) if other != name => {
-                    return Err(SkillError::Collision(other.to_owned(), name.to_owned()));
+                    return Err(SkillError::Normalization(other.to_owned(), name.to_owned()));
                 }
                 Some((_, was_directory)) if was_directory != is_directory => {
                     return Err(SkillError::FileAndDirectory(name.to_owned()));
@@ -112,9 +111,4 @@ pub fn check_paths<'p>(paths: impl Iterator<Item = &'p str>) -> Result<(), Skill
         }
     }
     Ok(())
-}
-
-/// A name in the form in which file systems that fold case compare it: a canonical caseless match (Unicode Standard, D145).
-fn folded(name: &str) -> String {
-    name.nfd().default_case_fold().nfd().collect()
 }

@@ -126,7 +126,7 @@ async fn bad_json_uploads_are_refused() {
         {"path": "SKILL.md", "text": skill_md("s")}, {"path": "é", "text": ""}, {"path": "e\u{301}", "text": ""},
     ]});
     let answer = replica.admin("PUT", &skill("s"), Some(collision)).await;
-    let detail = "\"e\\u{301}\" and \"é\" are the same path where case and Unicode normalization are ignored";
+    let detail = "\"e\\u{301}\" and \"é\" are the same path in Unicode normalization form C";
     assert_eq!(normalized(&answer), problem(400, "invalid_params", detail));
     let none = json!({"items": [], "nextCursor": null});
     assert_eq!(normalized(&replica.admin("GET", "/agents/a/skills", None).await), answered(200, None, &none));
@@ -167,7 +167,7 @@ async fn bad_archives_are_refused() {
         ),
         (
             zip(&[("SKILL.md", &text), ("é", b""), ("e\u{301}", b"")]),
-            "\"e\\u{301}\" and \"é\" are the same path where case and Unicode normalization are ignored",
+            "\"e\\u{301}\" and \"é\" are the same path in Unicode normalization form C",
         ),
         (encrypted, "\"SKILL.md\" is encrypted"),
     ];
