@@ -23,6 +23,8 @@ const PREFIX_BYTES: usize = 5;
 /// The delay before the first retry; doubled with each failure in a row, up to [`LAST_DELAY`], until the timeout.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LAST_DELAY: Duration = Duration::from_secs(5);
+/// Where a call of gRPC has its status: in the trailers, or in the headers of an answer without a message.
+const GRPC_STATUS: &str = "grpc-status";
 /// The status codes of gRPC after which a request may be repeated (OTLP, "Failures"): `CANCELLED`, `DEADLINE_EXCEEDED`,
 /// `ABORTED`, `OUT_OF_RANGE`, `UNAVAILABLE`, `DATA_LOSS`.
 const RETRYABLE: [&str; 6] = ["1", "4", "10", "11", "14", "15"];
@@ -129,8 +131,8 @@ impl Transport {
         }
         if is_grpc {
             // In the headers, where there is no message.
-            check_grpc(&head.headers)
-                .or_else(|_| body.trailers().map_or(Err(SendError::Unreadable), check_grpc))?;
+            let in_headers = head.headers.contains_key(GRPC_STATUS).then_some(&head.headers);
+            check_grpc(in_headers.or(body.trailers()).ok_or(SendError::Unreadable)?)?;
         }
         let body = body.to_bytes();
         check_rejected(if is_grpc { body.get(PREFIX_BYTES..).unwrap_or_default() } else { &body })
@@ -166,7 +168,7 @@ fn framed(message: &[u8]) -> Result<Bytes, SendError> {
 }
 
 fn check_grpc(headers: &HeaderMap) -> Result<(), SendError> {
-    let status = headers.get("grpc-status").ok_or(SendError::Unreadable)?;
+    let status = headers.get(GRPC_STATUS).ok_or(SendError::Unreadable)?;
     if status == "0" {
         return Ok(());
     }

@@ -39,6 +39,8 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 struct Collector {
     received: Arc<Mutex<Vec<Received>>>,
     status: Option<&'static str>,
+    /// Whether the status is in the headers, without a message, as servers refuse a call.
+    trailers_only: bool,
     /// How many requests are refused first, with this status of HTTP.
     refused: usize,
     refusal: u16,
@@ -90,12 +92,16 @@ impl Collector {
             response = response.status(self.refusal).header(RETRY_AFTER, "1");
         } else {
             let Some(status) = self.status else { std::future::pending().await };
-            body = self.answer.encode_to_vec();
-            if is_grpc {
+            if self.trailers_only {
+                response = response.header(GRPC_STATUS, status);
+            }
+            body = if self.trailers_only { Vec::new() } else { self.answer.encode_to_vec() };
+            if is_grpc && !self.trailers_only {
                 let length = u32::try_from(body.len()).unwrap().to_be_bytes();
                 body = [&[0], &length[..], &body].concat();
             }
-            trailers = Some(HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static(status))]));
+            trailers = (!self.trailers_only)
+                .then(|| HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static(status))]));
         }
         let body = Full::new(Bytes::from(body)).with_trailers(async { trailers.map(Ok) });
         Ok(response.body(body).unwrap())
@@ -283,8 +289,11 @@ async fn busy_collector_is_asked_again_after_the_time_that_it_names() {
 
 #[tokio::test]
 async fn collector_that_stays_busy_fails_the_batch_within_the_timeout() {
-    for (status, refused, timeout) in [("14", 0, "400"), ("0", 100, "900")] {
-        let collector = Collector { status: Some(status), refused, refusal: 502, ..Collector::default() };
+    for (status, trailers_only, refused, timeout) in
+        [("14", false, 0, "400"), ("14", true, 0, "400"), ("0", false, 100, "900")]
+    {
+        let status = Some(status);
+        let collector = Collector { status, trailers_only, refused, refusal: 502, ..Collector::default() };
         let url = collector.listen().await;
         let variables = [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),
