@@ -280,7 +280,8 @@ impl Quotas {
             }
             for period in [Period::Day, Period::Month] {
                 match self.give_back_of(uid, &holder, period).await {
-                    Ok(()) => failures = 0,
+                    Ok(true) => failures = 0,
+                    Ok(false) => {}
                     Err(error) => {
                         failures += u32::from(error.is_outage());
                         if failures >= most_failures {
@@ -293,18 +294,23 @@ impl Quotas {
         }
     }
 
-    /// Returns a share. If it is not known whether the database accepted it, the unused share is lost until the period ends, as
+    /// Returns a share; false if there is none. If it is not known whether the database accepted it, the unused share is lost until the period ends, as
     /// that of a replica that is killed: returned again, it would be handed out twice.
-    async fn give_back_of(&self, uid: Uuid, holder: &QuotaHolder, period: Period) -> Result<(), StoreError> {
+    async fn give_back_of(
+        &self,
+        uid: Uuid,
+        holder: &QuotaHolder,
+        period: Period,
+    ) -> Result<bool, StoreError> {
         let (start, share) = {
             let mut left = holder.left(period).lock();
             // A negative share is usage beyond what was reserved, and is recorded as such.
             (left.start, std::mem::take(&mut left.share))
         };
-        let Some(start) = start.filter(|_| share != QuotaShare::default()) else { return Ok(()) };
+        let Some(start) = start.filter(|_| share != QuotaShare::default()) else { return Ok(false) };
         let Err(error) = self.store.return_quota(uid, period, start, share).await else {
             self.meter.record_returned(uid, (period, start), share);
-            return Ok(());
+            return Ok(true);
         };
         let mut kept = share;
         if error.may_have_committed() {

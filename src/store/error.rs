@@ -70,9 +70,10 @@ impl StoreError {
         matches!(self, Self::Unavailable(error) if is_connection_lost(error))
     }
 
-    /// Whether another statement is likely to fail as well: the database is unreachable, or does not answer.
+    /// Whether another statement is likely to fail as well: the database is unreachable, does not answer, or has no
+    /// connection left.
     pub fn is_outage(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Timeout)
+        self.is_unavailable() || matches!(self, Self::Timeout)
     }
 
     /// Whether the statement may have been committed: it was sent, or may have been, and no answer arrived.
