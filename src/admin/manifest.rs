@@ -95,11 +95,12 @@ pub(super) async fn apply(
     let body = json_bytes(request, app.manifests.bytes).await?;
     let _permit = app.manifests.acquire(agent.tenant, &authority.call().intake).await?;
     let wanted = read(&app, body, slug).await?;
-    let (status, audited) = authority.answers(StatusCode::OK);
-    let applied = if dry_run {
-        app.catalog.plan_manifest(&agent, &wanted, &condition).await?
+    let (status, applied) = if dry_run {
+        // Nothing is written: the permit for queries is held on.
+        (StatusCode::OK, app.catalog.plan_manifest(&agent, &wanted, &condition).await?)
     } else {
-        app.catalog.apply_manifest(&agent, wanted, condition, audited).await?
+        let (status, audited) = authority.answers(StatusCode::OK);
+        (status, app.catalog.apply_manifest(&agent, wanted, condition, audited).await?)
     };
     let Applied { revision, created, updated, deleted, unchanged } = applied;
     let (created, updated, deleted) = (created.into(), updated.into(), deleted.into());
