@@ -118,7 +118,7 @@ fn get(sources: &Sources<'_>, output: OutputArgs, it: &Addressed) -> Result<(), 
         size += bytes.len();
         // Writing to a string does not fail.
         let _ = match text {
-            Some(text) => writeln!(below, "\n{}", text.strip_suffix('\n').unwrap_or(&text)),
+            Some(text) => writeln!(below, "\n{}", printable(text.strip_suffix('\n').unwrap_or(&text))),
             None => writeln!(below, "\n({} bytes, which `waggle resource cat` writes)", bytes.len()),
         };
     }
@@ -129,6 +129,11 @@ fn get(sources: &Sources<'_>, output: OutputArgs, it: &Addressed) -> Result<(), 
     }
     output.object(&KIND.kind, &to_raw_value(&members)?)?;
     print(&below)
+}
+
+/// A text without control characters, with which it could change what a terminal shows; `waggle resource cat` writes them.
+fn printable(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control() || matches!(character, '\n' | '\t')).collect()
 }
 
 impl Put {

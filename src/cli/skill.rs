@@ -195,11 +195,15 @@ fn push(
     let present: Option<Whole> =
         found.as_ref().map(|found| serde_json::from_slice(&found.body)).transpose()?;
     let Whole { labels, files: present } = present.unwrap_or_default();
+    let is_hidden = |path: &str| path.split('/').any(|name| name.starts_with('.'));
+    let lost = present.iter().map(|file| &*file.path).filter(|path| !hidden && is_hidden(path));
+    let lost = lost.collect::<Vec<_>>().join(", ");
     keep_types(&mut files, present);
     let count = files.len();
     let body = json!({"labels": labels, "files": files});
     let written = admin.put(place, &body, found.and_then(|found| found.tag))?;
-    Ok(format!("{path} ({count} files) is at revision {}\n", written.revision()))
+    let deleted = if lost.is_empty() { lost } else { format!("; deleted, as --hidden is not given: {lost}") };
+    Ok(format!("{path} ({count} files) is at revision {}{deleted}\n", written.revision()))
 }
 
 /// Gives files the MIME types of those that they replace, unless text becomes bytes or bytes text.
