@@ -28,16 +28,25 @@ const PARAMETERS: [&str; 13] = [
     "options",
 ];
 /// Parameters of other drivers that hosted databases put into the URLs that they print. The driver ignores them with a warning.
-const IGNORED: [&str; 9] = [
+const IGNORED: [&str; 18] = [
     "channel_binding",
     "client_encoding",
     "connect_timeout",
+    "connection_limit",
+    "fallback_application_name",
     "gssencmode",
     "keepalives",
+    "keepalives_count",
+    "keepalives_idle",
+    "keepalives_interval",
     "pgbouncer",
+    "pool_timeout",
+    "schema",
     "sslnegotiation",
     "sslsni",
+    "supa",
     "target_session_attrs",
+    "tcp_user_timeout",
 ];
 
 section! {
@@ -124,6 +133,7 @@ mod tests {
             "postgres://me:pw@[::1]/waggle",
             "postgres://me@db/waggle?sslmode=Require&sslrootcert=ca.pem&options[statement_timeout]=5s&port=6432",
             "postgres://me@db.example.com/waggle?sslmode=require&channel_binding=require&connect_timeout=10",
+            "postgres://me@db/waggle?pgbouncer=true&connection_limit=1&keepalives_idle=30",
         ];
         assert!(urls.iter().all(|url| postgres_url(url).is_ok()));
     }
