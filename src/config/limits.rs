@@ -52,9 +52,9 @@ section! {
         /// For how many refused requests the body is read concurrently, for the id that the answer carries. Further ones are
         /// answered without it. One address may have a quarter of them.
         refused_bodies: count(usize, 0..=100_000) = 128,
-        /// How many bytes of request bodies are held, each from its announcement until the answer, and of long answers of the
-        /// administration API, until they are sent; further ones are answered 503. A body without a declared length counts as
-        /// the longest permitted one. Default: four times the bound of one tenant.
+        /// How many bytes of request bodies are held, each from its announcement until the answer, and half as many of long
+        /// answers of the administration API, until they are sent; further ones are answered 503. A body without a declared
+        /// length counts as the longest permitted one. Default: four times the bound of one tenant.
         upload_bytes: size(usize, KIB..=1024 * GIB) = 4 * largest_body(body_bytes, content_bytes.max(skill_bytes), manifest_bytes),
         /// How many of them may be one tenant's: at most a quarter. Default: the longest body, and at least 64 MiB.
         upload_bytes_per_tenant: size(usize, KIB..=256 * GIB) = largest_body(body_bytes, content_bytes.max(skill_bytes), manifest_bytes),

@@ -160,7 +160,14 @@ impl Endpoint {
                 self.work(request, &caller, &admission, &bytes).await
             }
             Err(fault @ Fault::Unavailable { .. }) => Box::pin(refuse(request, &fault, body)).await,
-            Err(fault) => fail(request, &fault),
+            // Too long, too slow or broken off.
+            Err(fault) => match admission.charge(self.options.costs.other) {
+                Ok(status) => {
+                    request.rate_limit = status;
+                    fail(request, &fault)
+                }
+                Err(fault) => fail(request, &fault),
+            },
         }
     }
 
@@ -247,7 +254,10 @@ impl Endpoint {
     /// Refuses the HTTP method, which no credential is needed for: the address is charged.
     fn method_not_allowed(&self, request: &mut McpRequest<'_>, allowed: &'static str) -> Response<Body> {
         match self.authenticator.limits().charge_visit(request.client(), self.options.costs.other) {
-            Ok(_) => method_not_allowed(allowed),
+            Ok(status) => {
+                request.rate_limit = status;
+                method_not_allowed(allowed)
+            }
             Err(fault) => fail(request, &fault),
         }
     }
@@ -277,7 +287,7 @@ impl Endpoint {
         let caller = self.admit(request).await?;
         if let Err(fault) = media_type::check_json(&request.parts.headers) {
             let admission = self.authenticator.limits().admit(&(&*caller).into(), request.client())?;
-            admission.charge(self.options.costs.other)?;
+            request.rate_limit = admission.charge(self.options.costs.other)?;
             return Err(fault);
         }
         Ok(caller)
@@ -344,7 +354,9 @@ impl Endpoint {
         request.context.identified(grant.as_deref(), || identity.now());
         let admitted = identity.admit(grant.clone(), request.client(), &request.agent).await;
         if let (Err(Fault::InsufficientScope(_) | Fault::AgentDisabled), Some(grant)) = (&admitted, &grant) {
-            self.authenticator.limits().charge_refused(&grant.credential, self.options.costs.other)?;
+            let costs = &self.options.costs;
+            request.rate_limit =
+                self.authenticator.limits().charge_refused(&grant.credential, costs.other)?;
         }
         admitted.map(Arc::new)
     }

@@ -274,7 +274,7 @@ pub(super) fn label_of(incoming: Result<&Incoming<'_>, &Rejected<'_>>) -> Method
     }
 }
 
-/// The cost of a body, by its era and its methods alone; of a batch, the sum of its members.
+/// The cost of a body, by its era and its methods alone; of a batch, the sum of its members, unless its era has none.
 pub(super) fn cost_of(costs: &Costs, era: Era, incoming: &Result<Incoming<'_>, Rejected<'_>>) -> u32 {
     let cost = |message: &Message<'_>| match message {
         Message::Request(request) => costs.of(class_of(request, era)),
@@ -282,11 +282,11 @@ pub(super) fn cost_of(costs: &Costs, era: Era, incoming: &Result<Incoming<'_>, R
     };
     match incoming {
         Ok(Incoming::Message(message)) => cost(message),
-        Ok(Incoming::Batch(members)) => members
+        Ok(Incoming::Batch(members)) if era == Era::Legacy => members
             .iter()
             .map(|member| message(member.get()).map_or(costs.other, |message| cost(&message)))
             .sum(),
-        Err(_) => costs.other,
+        Ok(Incoming::Batch(_)) | Err(_) => costs.other,
     }
 }
 

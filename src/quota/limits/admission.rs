@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use governor::clock::{Clock, DefaultClock};
 
 use super::caller_limiters::{CallerLimiters, ChargedLimiters};
-use super::uploads::{UploadOptions, UploadReservation, Uploader};
+use super::uploads::{UploadReservation, Uploader};
 use super::{Left, Limiter, Limits, RateLimitHolder, RateLimitStatus, RateLimitSubject};
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
@@ -113,8 +113,9 @@ impl<C: Clock + Clone> Limits<C> {
         self.uploads.reserve(own, group, bytes)
     }
 
-    /// Reserves memory for a complete answer, as for a body, but at most what one credential may have: an answer is longer
-    /// than the body that it was made of, and must not be refused for that.
+    /// Reserves memory for a complete answer to a credential, or to the operator, but at most what one credential may have:
+    /// an answer is longer than the body that it was made of, and must not be refused for that. Apart from the memory of
+    /// bodies: an answer is held for as long as its client takes to read it, and must not keep bodies from arriving.
     ///
     /// # Errors
     /// [`Fault::Unavailable`].
@@ -123,9 +124,10 @@ impl<C: Clock + Clone> Limits<C> {
         credential: Option<&Credential>,
         bytes: usize,
     ) -> Result<UploadReservation, Fault> {
-        let UploadOptions { per_tenant, per_key, .. } = self.options.uploads;
-        let most = usize::try_from(per_key.min(per_tenant)).unwrap_or(usize::MAX);
-        self.reserve(credential, None, bytes.min(most))
+        let most = usize::try_from(self.answers.options().per_key).unwrap_or(usize::MAX);
+        let own = credential.map(|credential| Uploader::Key(credential.key));
+        let group = credential.map(|credential| Uploader::Tenant(credential.tenant));
+        self.answers.reserve(own, group, bytes.min(most))
     }
 
     fn enter(&self, limiter: Option<&Limiter>, most: u32) -> Result<(), Fault> {
@@ -248,14 +250,19 @@ impl<C: Clock + Clone> Limits<C> {
         self.charge([(LimitScope::Address, address)].iter(), cost, self.visits.now())
     }
 
-    /// Charges a request to an agent that the credential belongs to but may not use to its key.
+    /// Charges a request to an agent that the credential belongs to but may not use to its key. Returns the status of its
+    /// limiter.
     ///
     /// # Errors
     /// [`Fault::RateLimited`].
-    pub fn charge_refused(&self, credential: &Credential, cost: u32) -> Result<(), Fault> {
+    pub fn charge_refused(
+        &self,
+        credential: &Credential,
+        cost: u32,
+    ) -> Result<Option<RateLimitStatus>, Fault> {
         let rate = credential.limits.over(self.options.key);
         let key = self.holders.of(RateLimitHolder::Key(credential.key), rate);
-        self.charge([(LimitScope::Key, key)].iter(), cost, self.holders.now()).map(drop)
+        self.charge([(LimitScope::Key, key)].iter(), cost, self.holders.now())
     }
 
     fn key_of(&self, credential: &Credential) -> (LimitScope, Arc<Limiter>) {

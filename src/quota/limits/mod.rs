@@ -109,7 +109,10 @@ pub struct Limits<C: Clock + Clone = DefaultClock> {
     calls: Table<RateLimitHolder, C>,
     /// The limiters of addresses on the administration API, for calls that need no credential.
     visits: Table<ClientAddress, C>,
+    /// The memory of bodies.
     uploads: Arc<Uploads>,
+    /// The memory of unsent answers.
+    answers: Arc<Uploads>,
     options: LimitOptions,
     /// `RateLimit-Policy` of the default rates.
     policies: [Option<(LimitScope, Rate, HeaderValue)>; LimitScope::ALL.len()],
@@ -129,7 +132,7 @@ pub struct LimitStats {
     pub holders: usize,
     /// Limiters of addresses in memory.
     pub addresses: usize,
-    /// Bytes that are reserved for request bodies.
+    /// Bytes that are reserved for request bodies and unsent answers.
     pub upload_bytes: u64,
 }
 
@@ -148,11 +151,23 @@ impl<C: Clock + Clone> Limits<C> {
         let look_ups = Table::new(options.remembered, (clock.clone(), start));
         let calls = Table::new(options.remembered, (clock.clone(), start));
         let visits = Table::new(options.remembered, (clock, start));
-        let uploads = Uploads::new(options.uploads);
+        let (uploads, answers) = (Uploads::new(options.uploads), Uploads::of_answers(options.uploads));
         let policies = LimitScope::ALL
             .map(|scope| options.default_rate(scope).map(|rate| (scope, rate, static_policy(scope, rate))));
         let (refused, shed) = (Default::default(), AtomicU64::new(0));
-        Self { holders, addresses, look_ups, calls, visits, uploads, options, policies, refused, shed }
+        Self {
+            holders,
+            addresses,
+            look_ups,
+            calls,
+            visits,
+            uploads,
+            answers,
+            options,
+            policies,
+            refused,
+            shed,
+        }
     }
 
     /// The state of the limits, for metrics.
@@ -161,7 +176,8 @@ impl<C: Clock + Clone> Limits<C> {
         let shed = self.shed.load(Ordering::Relaxed);
         let holders = self.holders.len() + self.calls.len();
         let addresses = self.addresses.len() + self.visits.len();
-        LimitStats { refused, shed, holders, addresses, upload_bytes: self.uploads.reserved() }
+        let upload_bytes = self.uploads.reserved() + self.answers.reserved();
+        LimitStats { refused, shed, holders, addresses, upload_bytes }
     }
 
     fn refused_of(&self, scope: LimitScope) -> &AtomicU64 {

@@ -1,4 +1,5 @@
-//! Memory of request bodies that have not arrived completely or are in use, accounted before it is allocated.
+//! Memory of request bodies that have not arrived completely or are in use, accounted before it is allocated, and of answers
+//! that are not sent.
 //!
 //! [`Uploads`] bounds the bytes of the process, of one tenant and of one key; a [`UploadReservation`] holds bytes of all
 //! three until it is dropped. An entry exists only while something is reserved for it.
@@ -67,6 +68,17 @@ pub(super) struct Uploads {
 impl Uploads {
     pub(super) fn new(options: UploadOptions) -> Arc<Self> {
         Arc::new(Self { options, total: AtomicU64::new(0), by_uploader: DashMap::default() })
+    }
+
+    /// The bounds on unsent answers beside those on bodies.
+    pub(super) fn of_answers(bodies: UploadOptions) -> Arc<Self> {
+        let UploadOptions { total, per_tenant, per_key, pace } = bodies;
+        let per_tenant = per_tenant / 2;
+        Self::new(UploadOptions { total: total / 2, per_tenant, per_key: per_key.min(per_tenant) / 2, pace })
+    }
+
+    pub(super) fn options(&self) -> &UploadOptions {
+        &self.options
     }
 
     /// The bytes that are reserved now.

@@ -172,6 +172,16 @@ async fn legacy_discovery_is_charged_as_an_unknown_method() {
     let answered = replica.http.post("a", &key, &member(1)).await;
     assert_eq!(answered.json()["error"]["code"], -32601);
     assert_eq!(lists(&replica, "a", &key, 1).await, [429]);
+    // 2026-07-28 has no batches: one is charged as what is refused, though discovery is free.
+    let (_, other) = replica.key("a", &["mcp"]).await;
+    let headers = [
+        ("x-agent-api-key", other.as_str()),
+        ("content-type", "application/json"),
+        ("mcp-protocol-version", "2026-07-28"),
+    ];
+    let batch = json!([member(1)]).to_string();
+    let answered = replica.http.send("POST", "/a/mcp", &headers, batch).await;
+    assert_eq!((answered.status.as_u16(), left(&answered).as_deref()), (400, Some("\"key\";r=4")));
 }
 
 #[tokio::test]
@@ -179,14 +189,23 @@ async fn request_refused_before_its_body_is_charged_to_its_key() {
     let database = database().await;
     let replica = five_for_a_key(&database).start().await;
     let key = replica.acme("a").await;
+    let (_, long) = replica.key("a", &["mcp"]).await;
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        let headers = [("x-agent-api-key", long.as_str()), ("content-type", "application/json")];
+        let answered = replica.http.send("POST", "/a/mcp", &headers, vec![b' '; 5 << 20]).await;
+        statuses.push((answered.status.as_u16(), left(&answered).is_some()));
+    }
+    assert_eq!(statuses, [vec![(413, true); 5], vec![(429, true)]].concat(), "length");
     let (_, registry) = replica.key("a", &["registry"]).await;
     assert_eq!(lists(&replica, "a", &registry, 6).await, [403, 403, 403, 403, 403, 429], "scope");
     let mut statuses = Vec::new();
     for _ in 0..6 {
         let headers = [("x-agent-api-key", key.as_str()), ("content-type", "text/plain")];
-        statuses.push(replica.http.send("POST", "/a/mcp", &headers, "{}").await.status.as_u16());
+        let answered = replica.http.send("POST", "/a/mcp", &headers, "{}").await;
+        statuses.push((answered.status.as_u16(), left(&answered).is_some()));
     }
-    assert_eq!(statuses, [415, 415, 415, 415, 415, 429], "content type");
+    assert_eq!(statuses, [vec![(415, true); 5], vec![(429, true)]].concat(), "content type");
     let (_, disabled) = replica.key("a", &["mcp"]).await;
     assert_eq!(replica.admin("PATCH", "/agents/a", Some(json!({"enabled": false}))).await.status, 200);
     assert_eq!(lists(&replica, "a", &disabled, 6).await, [403, 403, 403, 403, 403, 429], "disabled");
