@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::authority::Authority;
 use super::connection_body::{ConnectionView, LastError, NewConnection, Rekeyed, Update, UsableConnection};
 use super::extract::{Condition, Json as Input, Nothing, Params, Segment};
+use super::malformed;
 use super::openapi::{Preconditions, Problems, WriteProblems};
 use super::page::{Items, PageParams};
 use super::services::{Answer, App};
@@ -260,8 +261,8 @@ pub(super) async fn test(
     authority.operator()?;
     let stored = app.connections.stored(&id).await?;
     source.entry("connection").or_insert_with(|| Value::from(stored.slug.as_str()));
-    let text: SourceText = serde_json::from_value(Value::Object(source))
-        .map_err(|error| Fault::invalid_params(format!("source: {error}")))?;
+    let text: SourceText = serde_path_to_error::deserialize(Value::Object(source))
+        .map_err(|found| malformed::within("source", found))?;
     let place = SourcePlace::new(text)?;
     if *place.connection() != stored.slug {
         return Err(Fault::invalid_params("source.connection: expected the connection that is tested").into());

@@ -3,6 +3,17 @@
 
 use std::borrow::Cow;
 
+use crate::model::fault::Fault;
+
+/// The fault of a value within the member `parent`.
+pub(super) fn within(parent: &str, error: serde_path_to_error::Error<serde_json::Error>) -> Fault {
+    let path = match error.path().to_string() {
+        path if path == "." => parent.to_owned(),
+        path => format!("{parent}.{path}"),
+    };
+    Fault::invalid_params(message(&path, &error.into_inner().to_string()))
+}
+
 /// The message of an error of serde at a path.
 pub(super) fn message(path: &str, error: &str) -> String {
     // The message about an unknown member has its name, with which the path ends.

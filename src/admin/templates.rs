@@ -15,6 +15,7 @@ use super::definition::form::{ContentLimits, Form, content};
 use super::definition::routes::routes_by_query;
 use super::definitions::CatalogCall;
 use super::extract::{Condition, Params, present};
+use super::malformed;
 use super::openapi::{DeleteAnswers, Preconditions, Problems, PutAnswers};
 use super::page::{Items, PageParams};
 use super::services::Answer;
@@ -84,9 +85,8 @@ fn checked_completions(
         json::check(&raw, MAX_RAW).map_err(|error| Fault::invalid_params(format!("completions {error}")))?;
     let read = serde_path_to_error::deserialize::<_, BTreeMap<String, CompletionsInput>>(value);
     let read = read.map_err(|found| {
-        let path = found.path().to_string();
-        if path.contains(".source") {
-            Fault::invalid_params(format!("completions.{path}: {}", found.into_inner()))
+        if found.path().to_string().contains(".source") {
+            malformed::within("completions", found)
         } else {
             Fault::invalid_params("completions must be an object of lists of text, by the names of variables")
         }

@@ -11,6 +11,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
+use crate::admin::malformed;
 use crate::model::fault::Fault;
 use crate::model::json;
 use crate::model::place::{SourcePlace, SourceText};
@@ -155,17 +156,7 @@ pub(crate) fn source(sent: Option<Box<RawValue>>) -> Result<Option<Arc<SourcePla
     let value =
         json::check(&raw, MAX_RAW).map_err(|error| Fault::invalid_params(format!("source {error}")))?;
     let read = serde_path_to_error::deserialize::<_, json::Object<SourceText>>(value);
-    let json::Object(text) = read.map_err(|found| {
-        let path = found.path().to_string();
-        let error = found.into_inner().to_string();
-        // The message about an unknown member already contains its name, the last element of the path.
-        let path = if error.starts_with("unknown field") || path == "." {
-            String::new()
-        } else {
-            format!(".{path}")
-        };
-        Fault::invalid_params(format!("source{path}: {error}"))
-    })?;
+    let json::Object(text) = read.map_err(|found| malformed::within("source", found))?;
     SourcePlace::new(text).map(Arc::new).map(Some)
 }
 

@@ -3,36 +3,30 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde_json::Number;
 use serde_json::value::RawValue;
 
-use crate::mcp::call::strings;
-use crate::model::fault::Fault;
+use crate::mcp::call::{members, strings};
+use crate::mcp::wire::members::{Members, text_of};
+use crate::model::fault::{Fault, shortened};
 use crate::model::ids::ResourceUri;
 use crate::model::prompt::PromptName;
 
 /// Of `list_resources` and `list_prompts`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct ListArguments {
-    #[serde(default, deserialize_with = "given")]
-    pub(super) cursor: Option<String>,
+#[derive(Debug)]
+pub(super) struct ListArguments<'a> {
+    pub(super) cursor: Option<Cow<'a, str>>,
 }
 
 /// Of `search`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 pub(super) struct SearchArguments<'a> {
-    #[serde(borrow)]
     pub(super) query: Cow<'a, str>,
 }
 
 /// Of `fetch`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 pub(super) struct FetchArguments<'a> {
-    #[serde(borrow)]
     pub(super) id: Cow<'a, str>,
 }
 
@@ -44,15 +38,6 @@ pub(super) struct ReadArguments {
     pub(super) offset: usize,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Read<'a> {
-    #[serde(borrow)]
-    uri: Cow<'a, str>,
-    #[serde(default, deserialize_with = "integer")]
-    offset: usize,
-}
-
 /// Of `get_prompt`.
 #[derive(Debug)]
 pub(super) struct PromptArguments {
@@ -60,49 +45,80 @@ pub(super) struct PromptArguments {
     pub(super) arguments: BTreeMap<String, String>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Get<'a> {
-    #[serde(borrow)]
-    name: Cow<'a, str>,
-    #[serde(borrow, default, deserialize_with = "given")]
-    arguments: Option<&'a RawValue>,
+impl<'a> ListArguments<'a> {
+    pub(super) fn read(json: &'a str) -> Result<Self, Fault> {
+        Ok(Self { cursor: Arguments::read(json, &["cursor"])?.string("cursor")? })
+    }
 }
 
-/// An integer as JSON Schema defines it: a number without a fraction, however it is written.
-fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    let number = serde_json::Number::deserialize(deserializer)?;
-    let text = number.to_string();
-    let whole = text.strip_suffix(".0").unwrap_or(&text);
-    whole
-        .parse()
-        .map_err(|_| D::Error::custom(format!("offset: expected an integer from 0 on, found {text}")))
+impl<'a> SearchArguments<'a> {
+    pub(super) fn read(json: &'a str) -> Result<Self, Fault> {
+        Ok(Self { query: Arguments::read(json, &["query"])?.required_string("query")? })
+    }
 }
 
-/// A member that may be absent and not `null`.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-/// Reads the arguments of a tool.
-pub(super) fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, Fault> {
-    serde_json::from_str(json).map_err(|error| Fault::invalid_params(format!("arguments: {error}")))
+impl<'a> FetchArguments<'a> {
+    pub(super) fn read(json: &'a str) -> Result<Self, Fault> {
+        Ok(Self { id: Arguments::read(json, &["id"])?.required_string("id")? })
+    }
 }
 
 impl ReadArguments {
     pub(super) fn read(json: &str) -> Result<Self, Fault> {
-        let Read { uri, offset } = parse(json)?;
-        let uri = ResourceUri::parse(&uri)
+        let arguments = Arguments::read(json, &["uri", "offset"])?;
+        let offset = arguments.get("offset").map(integer).transpose()?;
+        let uri = ResourceUri::parse(&arguments.required_string("uri")?)
             .map_err(|error| Fault::invalid_params(format!("arguments.uri {error}")))?;
-        Ok(Self { uri, offset })
+        Ok(Self { uri, offset: offset.unwrap_or_default() })
     }
 }
 
 impl PromptArguments {
     pub(super) fn read(json: &str) -> Result<Self, Fault> {
-        let Get { name, arguments } = parse(json)?;
-        let arguments = arguments.map(|raw| strings("arguments.arguments", raw.get())).transpose()?;
+        let given = Arguments::read(json, &["name", "arguments"])?;
+        let name = given.required_string("name")?;
+        let arguments = given.get("arguments").map(|raw| strings("arguments.arguments", raw.get()));
+        let arguments = arguments.transpose()?.unwrap_or_default();
         let name = PromptName::parse(&name).map_err(|_| Fault::unknown_prompt(&name))?;
-        Ok(Self { name, arguments: arguments.unwrap_or_default() })
+        Ok(Self { name, arguments })
     }
+}
+
+/// The arguments of a tool, of which all have known names.
+struct Arguments<'a>(Members<'a>);
+
+impl<'a> Arguments<'a> {
+    fn read(json: &'a str, known: &[&str]) -> Result<Self, Fault> {
+        let members = members("arguments", json)?;
+        if let Some(unknown) = members.names().find(|name| !known.contains(name)) {
+            let (unknown, known) = (shortened(unknown), known.join("` or `"));
+            let wrong = format!("arguments has an unknown member `{unknown}`; expected `{known}`");
+            return Err(Fault::invalid_params(wrong));
+        }
+        Ok(Self(members))
+    }
+
+    fn get(&self, name: &str) -> Option<&'a RawValue> {
+        self.0.get(name)
+    }
+
+    fn string(&self, name: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+        let wrong = || Fault::invalid_params(format!("arguments.{name} must be a string"));
+        self.get(name).map(|raw| text_of(raw).ok_or_else(wrong)).transpose()
+    }
+
+    fn required_string(&self, name: &str) -> Result<Cow<'a, str>, Fault> {
+        let missing = || Fault::invalid_params(format!("arguments.{name} is required"));
+        self.string(name)?.ok_or_else(missing)
+    }
+}
+
+/// An integer as JSON Schema defines it: a number without a fraction, however it is written.
+fn integer(raw: &RawValue) -> Result<usize, Fault> {
+    let number = serde_json::from_str::<Number>(raw.get()).ok().map(|number| number.to_string());
+    let whole = number.as_deref().map(|text| text.strip_suffix(".0").unwrap_or(text));
+    whole.and_then(|whole| whole.parse().ok()).ok_or_else(|| {
+        let found = shortened(raw.get());
+        Fault::invalid_params(format!("arguments.offset must be an integer from 0 on, found {found}"))
+    })
 }

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::arguments::{
-    FetchArguments, ListArguments, PromptArguments, ReadArguments, SearchArguments, parse,
-};
+use super::arguments::{FetchArguments, ListArguments, PromptArguments, ReadArguments, SearchArguments};
 use super::blocks::Block;
 use super::object::ObjectPage;
 use super::{Tool, is_shown};
@@ -61,11 +59,11 @@ impl CallHandler {
     async fn run_tool(&self, context: &CallContext<'_>, tool: &Tool, json: &str) -> Result<Bytes, Refusal> {
         match tool {
             Tool::Fixed(FixedTool::Search) => {
-                let SearchArguments { query } = parse(json)?;
+                let SearchArguments { query } = SearchArguments::read(json)?;
                 Ok(self.search(context, &query).await?)
             }
             Tool::Fixed(FixedTool::Fetch) => {
-                let FetchArguments { id } = parse(json)?;
+                let FetchArguments { id } = FetchArguments::read(json)?;
                 self.fetch(context, &id).await
             }
             Tool::Fixed(FixedTool::ReadResource) => {
@@ -74,11 +72,11 @@ impl CallHandler {
                 read.map_err(|fault| Refusal::of_read(&context.view, fault))
             }
             Tool::Fixed(FixedTool::ListResources) => {
-                let ListArguments { cursor } = parse(json)?;
+                let ListArguments { cursor } = ListArguments::read(json)?;
                 Ok(self.object(context, List::Resources, cursor.as_deref())?)
             }
             Tool::Fixed(FixedTool::ListPrompts) => {
-                let ListArguments { cursor } = parse(json)?;
+                let ListArguments { cursor } = ListArguments::read(json)?;
                 Ok(self.object(context, List::Prompts, cursor.as_deref())?)
             }
             Tool::Fixed(FixedTool::GetPrompt) => {

@@ -90,6 +90,12 @@ impl<'a> Members<'a> {
         self.find(name).flatten()
     }
 
+    /// The names of the members, in no particular order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let inline = self.inline.iter().map_while(|slot| slot.map(|(name, _)| name));
+        inline.chain(self.spilled.keys().map(Cow::as_ref))
+    }
+
     fn find(&self, name: &str) -> Option<Value<'a>> {
         let inline = self.inline.iter().map_while(|slot| *slot).find(|(known, _)| *known == name);
         inline.map(|(_, value)| value).or_else(|| self.spilled.get(name).copied())

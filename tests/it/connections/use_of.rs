@@ -47,6 +47,10 @@ async fn test_fetches_as_a_read_would() {
         test(&replica, json!({"path": "{city}"})).await,
         refused("source: a test has no values for variables")
     );
+    assert_eq!(
+        test(&replica, json!({"path": "a", "ttlMs": 0.5})).await,
+        refused("source.ttlMs: must be a whole number from 0 to 4294967295")
+    );
     let unknown =
         replica.admin("POST", "/connections/other/test", Some(json!({"source": {"path": "a"}}))).await;
     assert_eq!(normalized(&unknown), problem(404, "not_found", "no such connection"));

@@ -172,6 +172,10 @@ async fn invalid_sources_of_completions_are_refused_by_name() {
             json!({"source": {"connection": "api", "path": 1}}),
             "completions.city.source.path: invalid type: integer `1`, expected a string",
         ),
+        (
+            json!({"source": {"connection": "api", "path": "a", "staleMs": -1}}),
+            "completions.city.source.staleMs: must be a whole number from 0 to 4294967295",
+        ),
         (json!({}), "completions must be an object of lists of text, by the names of variables"),
         (
             json!({"source": source("a"), "more": 1}),

@@ -106,6 +106,11 @@ async fn invalid_sources_are_refused_by_name() {
             of(json!({"connection": "api", "path": 1})),
             "source.path: invalid type: integer `1`, expected a string",
         ),
+        (
+            of(json!({"connection": "api", "path": "a", "ttlMs": "1"})),
+            "source.ttlMs: must be a whole number from 0 to 4294967295",
+        ),
+        (of(json!({"connection": "api", "path": "a", "query": []})), "source.query: must be an object"),
         (of(source("../a")), relative),
         (of(source("/a")), relative),
         (of(source("%2e%2e/a")), relative),

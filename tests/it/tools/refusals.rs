@@ -41,17 +41,9 @@ async fn bad_calls_have_exact_answers() {
     let no_uri = "arguments.uri is not an absolute URI of RFC 3986";
     let far = format!("x:{}", "y".repeat(2_047));
     for (tool, arguments, fault) in [
-        ("read_resource", json!({}), "arguments: missing field `uri` at line 1 column 2"),
-        (
-            "read_resource",
-            json!({"uri": 1}),
-            "arguments: invalid type: integer `1`, expected a string at line 1 column 8",
-        ),
-        (
-            "read_resource",
-            json!({"uri": null}),
-            "arguments: invalid type: null, expected a string at line 1 column 11",
-        ),
+        ("read_resource", json!({}), "arguments.uri is required"),
+        ("read_resource", json!({"uri": 1}), "arguments.uri must be a string"),
+        ("read_resource", json!({"uri": null}), "arguments.uri must be a string"),
         ("read_resource", json!({"uri": ""}), no_uri),
         ("read_resource", json!({"uri": "text"}), no_uri),
         ("read_resource", json!({"uri": "x: y"}), no_uri),
@@ -59,51 +51,39 @@ async fn bad_calls_have_exact_answers() {
         (
             "read_resource",
             json!({"uri": "x:text", "url": ""}),
-            "arguments: unknown field `url`, expected `uri` or `offset` at line 1 column 21",
+            "arguments has an unknown member `url`; expected `uri` or `offset`",
         ),
         (
             "read_resource",
             json!({"offset": -1, "uri": "x:text"}),
-            "arguments: offset: expected an integer from 0 on, found -1 at line 1 column 12",
+            "arguments.offset must be an integer from 0 on, found -1",
         ),
         (
             "read_resource",
             json!({"offset": "1", "uri": "x:text"}),
-            "arguments: invalid type: string \"1\", expected a JSON number at line 1 column 13",
+            "arguments.offset must be an integer from 0 on, found \"1\"",
         ),
         (
             "read_resource",
             json!({"offset": null, "uri": "x:text"}),
-            "arguments: invalid type: null, expected a JSON number at line 1 column 14",
+            "arguments.offset must be an integer from 0 on, found null",
         ),
         (
             "read_resource",
             json!({"offset": 1.5, "uri": "x:text"}),
-            "arguments: offset: expected an integer from 0 on, found 1.5 at line 1 column 13",
+            "arguments.offset must be an integer from 0 on, found 1.5",
         ),
         (
             "read_resource",
             json!({"offset": 4, "uri": "x:text"}),
             "arguments.offset is 4, after the end of the text at 3",
         ),
-        (
-            "list_resources",
-            json!({"limit": 5}),
-            "arguments: unknown field `limit`, expected `cursor` at line 1 column 8",
-        ),
-        (
-            "list_resources",
-            json!({"cursor": null}),
-            "arguments: invalid type: null, expected a string at line 1 column 14",
-        ),
+        ("list_resources", json!({"limit": 5}), "arguments has an unknown member `limit`; expected `cursor`"),
+        ("list_resources", json!({"cursor": null}), "arguments.cursor must be a string"),
         ("list_resources", json!({"cursor": ""}), "cursor is not valid for this list"),
         ("list_prompts", json!({"cursor": "no cursor"}), "cursor is not valid for this list"),
-        (
-            "list_prompts",
-            json!({"cursor": []}),
-            "arguments: invalid type: sequence, expected a string at line 1 column 10",
-        ),
-        ("get_prompt", json!({}), "arguments: missing field `name` at line 1 column 2"),
+        ("list_prompts", json!({"cursor": []}), "arguments.cursor must be a string"),
+        ("get_prompt", json!({}), "arguments.name is required"),
         ("get_prompt", json!({"name": ""}), "unknown prompt: "),
         ("get_prompt", json!({"name": "none"}), "unknown prompt: none"),
         ("get_prompt", json!({"name": "greet", "arguments": []}), "arguments.arguments must be an object"),

@@ -209,25 +209,17 @@ async fn bad_searches_have_exact_answers() {
     let agent = furnished(&[]).await;
     let length = "invalid_params: arguments.query must have 1 to 256 characters";
     for (tool, arguments, fault) in [
-        ("search", json!({}), "invalid_params: arguments: missing field `query` at line 1 column 2"),
+        ("search", json!({}), "invalid_params: arguments.query is required"),
         ("search", json!({"query": ""}), length),
         ("search", json!({"query": "京".repeat(257)}), length),
-        (
-            "search",
-            json!({"query": 1}),
-            "invalid_params: arguments: invalid type: integer `1`, expected a string at line 1 column 10",
-        ),
-        (
-            "search",
-            json!({"query": null}),
-            "invalid_params: arguments: invalid type: null, expected a string at line 1 column 13",
-        ),
+        ("search", json!({"query": 1}), "invalid_params: arguments.query must be a string"),
+        ("search", json!({"query": null}), "invalid_params: arguments.query must be a string"),
         (
             "search",
             json!({"query": "a", "top": 5}),
-            "invalid_params: arguments: unknown field `top`, expected `query` at line 1 column 18",
+            "invalid_params: arguments has an unknown member `top`; expected `query`",
         ),
-        ("fetch", json!({}), "invalid_params: arguments: missing field `id` at line 1 column 2"),
+        ("fetch", json!({}), "invalid_params: arguments.id is required"),
         ("fetch", json!({"id": ""}), "invalid_params: arguments.id is not an absolute URI of RFC 3986"),
         (
             "fetch",
