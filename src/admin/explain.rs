@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uri_template::iri::encode_literals;
 use utoipa::ToSchema;
 
 use super::authority::Authority;
@@ -282,9 +283,9 @@ fn hidden(view: &View, message: Named<'_>) -> Option<Fault> {
             hidden_prompt(view, text("/ref/name")?)
         }
         Method::Complete => {
-            let template = text("/ref/uri")?;
-            let fault = || Fault::unknown("resource template", template);
-            view.hides::<ResourceTemplate>(template).then(fault)
+            let template = encode_literals(text("/ref/uri")?);
+            let fault = || Fault::unknown("resource template", &template);
+            view.hides::<ResourceTemplate>(&template).then(fault)
         }
         Method::GetSkill => hidden_skill(view, text("/uri")?, "skill"),
         Method::ReadDirectory => hidden_skill(view, text("/uri")?, "directory"),
@@ -318,7 +319,7 @@ fn hidden_id(view: &View, id: &str) -> Option<Fault> {
         FoundId::Prompt(name) => view.hides::<Prompt>(name).then(|| refused(id)),
         // Its text without variables is also a URI, which something else may answer.
         FoundId::Uri(text) if ResourceUri::parse(text).is_err() => {
-            view.hides::<ResourceTemplate>(text).then(|| refused(text))
+            view.hides::<ResourceTemplate>(&encode_literals(text)).then(|| refused(text))
         }
         FoundId::Uri(text) => hidden_uri(view, text),
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
+use uri_template::iri::encode_literals;
 
 use super::wire::Params;
 use super::wire::members::{Members, Shape, text_of};
@@ -174,7 +175,7 @@ fn complete<'a>(params: &Params<'a>) -> Result<Call<'a>, Fault> {
     let context = context.transpose()?.map(|context| context.strings("arguments")).transpose()?;
     let reference = match &*reference.string("type")? {
         "ref/prompt" => Reference::Prompt(reference.string("name")?),
-        "ref/resource" => Reference::Template(reference.string("uri")?),
+        "ref/resource" => Reference::Template(encode_literals(&reference.string("uri")?).into_owned()),
         _ => return Err(Fault::invalid_params("params.ref.type must be ref/prompt or ref/resource")),
     };
     Ok(Call::Complete(CompletionRequest {

@@ -1,10 +1,25 @@
 //! Mapping an IRI to a URI (RFC 3987): which characters an IRI excludes and which it percent-encodes.
 
+use std::borrow::Cow;
+
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
 /// Percent-encodes every character outside of ASCII in UTF-8 (RFC 3987, section 3.1).
 pub fn encode_non_ascii(text: &str) -> String {
     utf8_percent_encode(text, &AsciiSet::EMPTY).to_string()
+}
+
+/// Percent-encodes every character outside of ASCII in the literal text of a template: the text by which the template is
+/// compared. Expressions are left unchanged.
+pub fn encode_literals(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() {
+        return Cow::Borrowed(text);
+    }
+    let pieces = text.split_inclusive('}').map(|piece| {
+        let (literal, expression) = piece.split_at(piece.find('{').unwrap_or(piece.len()));
+        encode_non_ascii(literal) + expression
+    });
+    Cow::Owned(pieces.collect())
 }
 
 /// Whether a character formats bidirectional text, which an IRI must not contain (RFC 3987, section 4.1).

@@ -1,13 +1,12 @@
 //! The URI template: parsed, matched, expanded, ordered by its text.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::error::{ExpandError, UriTemplateError};
-use crate::iri::{encode_non_ascii, is_bidi_formatting};
+use crate::iri::{encode_literals, is_bidi_formatting};
 use crate::layout::Layout;
 use crate::limits::MAX_TEMPLATE_BYTES;
 use crate::overlap::{Pattern, Specificity};
@@ -71,18 +70,6 @@ struct Inner {
     layout: Layout,
 }
 
-/// Percent-encodes characters outside of ASCII in literal text. Expressions are left unchanged.
-fn encoded_literals(text: &str) -> Cow<'_, str> {
-    if text.is_ascii() {
-        return Cow::Borrowed(text);
-    }
-    let pieces = text.split_inclusive('}').map(|piece| {
-        let (literal, expression) = piece.split_at(piece.find('{').unwrap_or(piece.len()));
-        encode_non_ascii(literal) + expression
-    });
-    Cow::Owned(pieces.collect())
-}
-
 impl UriTemplate {
     /// Parses a template.
     ///
@@ -95,7 +82,7 @@ impl UriTemplate {
         if let Some(character) = text.chars().find(|character| is_bidi_formatting(*character)) {
             return Err(UriTemplateError::Character(character));
         }
-        let text = encoded_literals(text);
+        let text = encode_literals(text);
         if text.len() > MAX_TEMPLATE_BYTES {
             return Err(UriTemplateError::TooLong);
         }

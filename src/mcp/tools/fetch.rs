@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use uri_template::iri::encode_literals;
 
 use super::fetched::Fetched;
 use crate::mcp::call_handler::{CallContext, CallHandler};
@@ -33,11 +34,12 @@ impl CallHandler {
                 got.map_err(|fault| Refusal::of_prompt(view, name, fault))
             }
             FoundId::Uri(text) => {
-                if let Some(template) = view.get::<ResourceTemplate>(text) {
+                let template = encode_literals(text);
+                if let Some(template) = view.get::<ResourceTemplate>(&template) {
                     let usage = Fetched::of_template(template, self.tool_result_bytes);
                     return Ok(context.encode_object(&usage.into_json()?)?);
                 }
-                let uri = parse(text).map_err(|fault| Refusal::of_template(view, text, fault))?;
+                let uri = parse(text).map_err(|fault| Refusal::of_template(view, &template, fault))?;
                 let read = self.read(context, &uri, form).await;
                 read.map_err(|fault| Refusal::of_read(view, fault))
             }

@@ -130,6 +130,7 @@ async fn explain_names_labels() {
     let hello = json!([{"role": "user", "content": {"type": "text", "text": "hello"}}]);
     agent.prompt("secret", hello, &["team"]).await;
     agent.template("y:{v}", "t", &["team"]).await;
+    agent.template("z:é/{v}", "t", &["team"]).await;
     let tools = json!({"tools": ["search", "resources", "prompts", "prompt_tools"]});
     assert_eq!(agent.replica.admin("PATCH", "/agents/a", Some(tools)).await.status, 200);
     let text = "---\nname: refunds\ndescription: How to refund.\n---\n";
@@ -152,6 +153,12 @@ async fn explain_names_labels() {
             json!({"ref": {"type": "ref/resource", "uri": "y:{v}"}}),
             "invalid_params",
             "unknown resource template: y:{v}",
+        ),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/resource", "uri": "z:é/{v}"}}),
+            "invalid_params",
+            "unknown resource template: z:%C3%A9/{v}",
         ),
         (
             "skills/get",

@@ -93,6 +93,24 @@ async fn search_and_fetch_answer_in_every_revision() {
 }
 
 #[tokio::test]
+async fn template_is_named_by_the_iri_that_it_was_registered_as() {
+    let agent = Agent::new(json!(["search"])).await;
+    let (iri, uri) = ("x:天气/{city}", "x:%E5%A4%A9%E6%B0%94/{city}");
+    let path = format!("/agents/a/templates?uriTemplate={}", encode(iri));
+    let body =
+        json!({"name": "weather", "template": "{{ city }}", "completions": {"city": ["Oslo", "Paris"]}});
+    assert_eq!(agent.replica.admin("PUT", &path, Some(body)).await.status, 201);
+    for text in [iri, uri] {
+        let reference = json!({"type": "ref/resource", "uri": text});
+        let params = json!({"ref": reference, "argument": {"name": "city", "value": "o"}});
+        let completed = agent.ask(&agent.key, "2025-11-25", "completion/complete", params).await.json();
+        assert_eq!(completed["result"]["completion"]["values"], json!(["Oslo"]), "{text}");
+        let fetched = object(&agent.result("fetch", json!({"id": text})).await, "2025-11-25");
+        assert_eq!((&fetched["id"], &fetched["title"]), (&json!(uri), &json!("weather")), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn fetch_answers_what_search_found_where_prompts_and_uris_look_alike() {
     let agent = Agent::new(json!(["search"])).await;
     agent.put("prompt:memo", json!({"name": "memo", "contents": [{"text": "of the resource"}]})).await;
