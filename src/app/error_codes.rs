@@ -79,7 +79,7 @@ const EXPLANATIONS: [(Outcome, &str, &str); 30] = [
     ),
     (
         Outcome::MethodNotAllowed,
-        "the path does not have this HTTP method",
+        "the path does not have this HTTP method, or the revision does not: `GET` and `DELETE` in 2026-07-28, which an unknown `MCP-Protocol-Version` counts as",
         "use a method of the header `Allow`; streams over `GET` need a session of an earlier revision",
     ),
     (
@@ -217,10 +217,15 @@ fn endpoint(outcome: Outcome, fault: Option<Fault>) -> String {
     if modern.outcome != outcome {
         return String::new();
     }
-    match legacy.map(|legacy| shown(&legacy)).filter(|legacy| *legacy != shown(&modern)) {
+    let shown = match legacy.map(|legacy| shown(&legacy)).filter(|legacy| *legacy != shown(&modern)) {
         Some(legacy) => format!("2026-07-28: {}; before: {legacy}", shown(&modern)),
         None => shown(&modern),
+    };
+    let of_meta = ModernError::Meta("").answer("");
+    if of_meta.outcome == outcome {
+        return format!("{shown}; faults in `_meta` of 2026-07-28: {}", of_meta.status.as_u16());
     }
+    shown
 }
 
 /// A fault of an outcome.
