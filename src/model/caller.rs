@@ -134,6 +134,13 @@ pub enum Payer {
     Gateway,
 }
 
+impl Payer {
+    /// Whether the payer is the anonymous callers of a tenant's public agents.
+    pub fn is_anonymous(self) -> bool {
+        matches!(self, Self::ForeignCallers(_))
+    }
+}
+
 impl From<ClientAddress> for Payer {
     fn from(client: ClientAddress) -> Self {
         Self::Address(client.network())

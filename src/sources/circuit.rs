@@ -31,13 +31,18 @@ impl Circuit {
     pub(super) fn admit(&mut self, now: Instant) -> bool {
         match self.closed_at {
             None => true,
-            Some(at) if now < at => false,
+            Some(_) if self.is_open(now) => false,
             Some(_) => {
                 self.closed_at = Some(now + LONGEST_PAUSE);
                 self.is_half_open = true;
                 true
             }
         }
+    }
+
+    /// Whether nothing is fetched now.
+    pub(super) fn is_open(&self, now: Instant) -> bool {
+        self.closed_at.is_some_and(|at| now < at)
     }
 
     /// Whether the last fetch failed, or nothing is fetched.

@@ -26,7 +26,7 @@ use self::kept::{Ages, Kept, Key};
 use self::runtime::FetchRuntime;
 use super::connections::Connections;
 use super::counters::{Counters, FetchStats, ReadFrom, WatchEvent};
-use super::gate::Gates;
+use super::gate::{ANONYMOUS_PART, Gates};
 use super::health::FailedFetch;
 use super::memory::Connection;
 use crate::cache::{KeyedCounts, MemoryBudget, WeighedCache};
@@ -61,6 +61,8 @@ impl From<FetchError> for ContentError {
     }
 }
 
+/// What a fetch in progress is for, and whether anonymous callers caused it: they have lower limits, so it serves them alone.
+type FlightKey = (Key, bool);
 type Flight = Shared<BoxFuture<'static, Result<Arc<Kept>, FetchError>>>;
 
 /// Fetches content from outside, or has it in memory.
@@ -75,7 +77,7 @@ struct Inner {
     connections: Arc<Connections>,
     clock: Arc<dyn Clock>,
     kept: Arc<WeighedCache<Key, Arc<Kept>>>,
-    flights: Mutex<HashMap<Key, Flight>>,
+    flights: Mutex<HashMap<FlightKey, Flight>>,
     gates: Gates,
     runtime: FetchRuntime,
     waiting: Arc<KeyedCounts<TenantId>>,
@@ -175,7 +177,8 @@ impl Fetcher {
         let connection = known.ok_or(FetchError::NotAllowed)?;
         connection.source(wanted.tenant)?;
         let (ages, key) = (inner.ages(&wanted), Key::new(&connection, &wanted));
-        let ContentRequest { tenant, found, .. } = wanted;
+        let ContentRequest { payer, tenant, found, .. } = wanted;
+        let is_anonymous = payer.is_anonymous();
         // The use was counted.
         let known = inner.kept.peek(&key);
         match known.as_ref().and_then(|known| known.fresh(ages)) {
@@ -187,13 +190,15 @@ impl Fetcher {
             None => {}
         }
         if let Some(stale) = known.as_ref().and_then(|known| known.stale(ages)) {
-            drop(Inner::flight(inner, key, &connection, (known, None), None));
+            drop(Inner::flight(inner, (key, is_anonymous), &connection, (known, None), None));
             inner.counters.read(ReadFrom::Stale);
             return Ok(stale);
         }
-        let _waiting = inner.waiting.try_add(tenant, MAX_WAITING).ok_or(FetchError::Busy)?;
+        let most = MAX_WAITING / if is_anonymous { ANONYMOUS_PART } else { 1 };
+        let _waiting = inner.waiting.try_add(tenant, most).ok_or(FetchError::Busy)?;
         before_wait();
         inner.counters.read(ReadFrom::Fetched);
+        let key = (key, is_anonymous);
         let flight = Inner::flight(inner, key.clone(), &connection, (known, found), None);
         let mut fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
         if fetched.is_of_round && fetched.checked.elapsed() >= ages.ttl {
@@ -214,17 +219,24 @@ impl Inner {
     /// `found` is what may be stored; `since` is when the round of polls began that it is part of.
     fn flight(
         inner: &Arc<Self>,
-        key: Key,
+        (key, is_anonymous): FlightKey,
         connection: &Arc<Connection>,
         (known, found): (Option<Arc<Kept>>, Option<Variant>),
         since: Option<Instant>,
     ) -> Flight {
         let mut flights = inner.flights.lock();
-        if let Some(flight) = flights.get(&key) {
+        // Anonymous callers share the fetches of others.
+        let mut key = (key, false);
+        let mut present = flights.get(&key);
+        if is_anonymous {
+            key.1 = true;
+            present = present.or_else(|| flights.get(&key));
+        }
+        if let Some(flight) = present {
             return flight.clone();
         }
         // One may have ended since the caller looked into memory.
-        let newer = inner.kept.peek(&key);
+        let newer = inner.kept.peek(&key.0);
         let newer = newer.filter(|newer| known.as_ref().is_none_or(|known| newer.checked > known.checked));
         if let Some(newer) = newer {
             return std::future::ready(Ok(newer)).boxed().shared();
@@ -236,7 +248,7 @@ impl Inner {
             let ends = Ends { fetcher: &owner, key: &of };
             let fetching = async {
                 let stored = match found.filter(|_| known.is_none()) {
-                    Some(variant) => owner.stored(&of, variant).await,
+                    Some(variant) => owner.stored(&of.0, variant).await,
                     None => None,
                 };
                 match stored {
@@ -256,13 +268,13 @@ impl Inner {
     /// Fetches, within the limits of the connection, and keeps what the source answers.
     async fn fetch(
         &self,
-        key: &Key,
+        (key, is_anonymous): &FlightKey,
         connection: &Connection,
         known: Option<&Kept>,
         since: Option<Instant>,
     ) -> Result<Arc<Kept>, FetchError> {
         let began = Instant::now();
-        let fetched = self.ask(key, connection, known, (began, since)).await;
+        let fetched = self.ask((key, *is_anonymous), connection, known, (began, since)).await;
         // What was known is not older for being polled again.
         let checked = since.map_or(began, |since| known.map_or(since, |known| known.checked.max(since)));
         let is_of_round = checked < began;
@@ -297,7 +309,7 @@ impl Inner {
 
     async fn ask(
         &self,
-        key: &Key,
+        (key, is_anonymous): (&Key, bool),
         connection: &Connection,
         known: Option<&Kept>,
         (began, since): (Instant, Option<Instant>),
@@ -305,7 +317,8 @@ impl Inner {
         let Connection { limits, uid, revision, .. } = connection;
         let source = connection.source(key.tenant)?;
         let deadline = began + limits.timeout();
-        let permit = self.gates.pass((*uid, *revision), limits, key.tenant, deadline).await?;
+        let caller = (key.tenant, is_anonymous);
+        let permit = self.gates.pass((*uid, *revision), limits, caller, deadline).await?;
         let validator = known.and_then(|known| known.validator.as_ref());
         let wanted = (&*key.location, validator);
         let (fetched, is_open) = permit.fetch(&**source, wanted, (limits, since), deadline).await;
@@ -323,7 +336,7 @@ impl Inner {
 /// Removes a fetch from those in progress once it has ended, however it ends.
 struct Ends<'f> {
     fetcher: &'f Inner,
-    key: &'f Key,
+    key: &'f FlightKey,
 }
 
 impl Drop for Ends<'_> {

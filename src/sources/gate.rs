@@ -29,6 +29,14 @@ const MAX_ENTRIES: usize = 10_000;
 /// The number of gates above which those that are not in use are dropped.
 const MAX_GATES: usize = 16_384;
 
+/// The part of a connection's concurrent fetches that anonymous callers of a tenant's public agents may use: half. Their fetches
+/// and waiting reads are admitted while no more than this part of those of the tenant is in use.
+pub(super) const ANONYMOUS_PART: usize = 2;
+/// The part of a connection's rate that polls may use: half.
+const POLLS_PART: u32 = 2;
+/// The part that anonymous callers may use: half of what polls leave.
+const ANONYMOUS_RATE_PART: u32 = 4;
+
 /// The gates of all connections.
 #[derive(Debug)]
 pub(super) struct Gates {
@@ -45,8 +53,19 @@ struct Gate {
     revision: Revision,
     places: Arc<Semaphore>,
     rate: DefaultDirectRateLimiter,
-    /// Of polls: half of the rate.
+    /// Of polls: a part of the rate.
     polls: DefaultDirectRateLimiter,
+    circuit: Mutex<Circuit>,
+    pace: Option<Arc<Pace>>,
+    anonymous: AnonymousGate,
+}
+
+/// What anonymous callers of the tenant's public agents may use of a gate. The values of variables are theirs to choose, so
+/// their failures open a circuit of their own. Their bytes come at half of the tenant's rate, beside those of the tenant.
+#[derive(Debug)]
+struct AnonymousGate {
+    places: Arc<Semaphore>,
+    rate: DefaultDirectRateLimiter,
     circuit: Mutex<Circuit>,
     pace: Option<Arc<Pace>>,
 }
@@ -58,10 +77,30 @@ impl Gate {
             revision,
             places: Arc::new(Semaphore::new(places)),
             rate: DefaultDirectRateLimiter::direct(quota(limits, 1)),
-            polls: DefaultDirectRateLimiter::direct(quota(limits, 2)),
+            polls: DefaultDirectRateLimiter::direct(quota(limits, POLLS_PART)),
             circuit: Mutex::default(),
             pace: Pace::new(bytes_per_second),
+            anonymous: AnonymousGate {
+                places: Arc::new(Semaphore::new(places.div_ceil(ANONYMOUS_PART))),
+                rate: DefaultDirectRateLimiter::direct(quota(limits, ANONYMOUS_RATE_PART)),
+                circuit: Mutex::default(),
+                pace: Pace::new(bytes_per_second.div_ceil(2)),
+            },
         }
+    }
+
+    /// Whether the circuit admits a fetch now. That of an anonymous caller is refused while the tenant's circuit is open, and does
+    /// not try the source again for the tenant: its outcome may be due to values that the caller chose.
+    fn admit(&self, is_anonymous: bool) -> bool {
+        let now = Instant::now();
+        if !is_anonymous {
+            return self.circuit.lock().admit(now);
+        }
+        !self.circuit.lock().is_open(now) && self.anonymous.circuit.lock().admit(now)
+    }
+
+    fn is_failing(&self) -> bool {
+        self.circuit.lock().is_failing() || self.anonymous.circuit.lock().is_failing()
     }
 }
 
@@ -74,11 +113,18 @@ fn quota(limits: &ConnectionLimits, part: u32) -> Quota {
     quota.allow_burst(positive(limits.burst / part))
 }
 
+/// A place among concurrent fetches.
+async fn place(places: &Arc<Semaphore>, deadline: Instant) -> Result<OwnedSemaphorePermit, FetchError> {
+    let place = timeout_at(deadline, Arc::clone(places).acquire_owned()).await;
+    place.ok().and_then(Result::ok).ok_or(FetchError::Busy)
+}
+
 /// The permission of one fetch, whose outcome is recorded.
 #[derive(Debug)]
 pub(super) struct FetchPermit {
     gate: Arc<Gate>,
-    _place: OwnedSemaphorePermit,
+    is_anonymous: bool,
+    _places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
     _tenant: CountGuard<TenantId>,
     _replica: FairPermit<TenantId>,
 }
@@ -89,7 +135,8 @@ impl Gates {
         Self { by_use: Mutex::default(), tenants: Arc::default(), replica, bytes_per_second }
     }
 
-    /// Admits a fetch, once there is a place among the concurrent ones.
+    /// Admits a fetch, once there is a place among the concurrent ones. That of anonymous callers is admitted within their part
+    /// of each limit.
     ///
     /// # Errors
     /// [`FetchError::Busy`] if a rate is exceeded, the circuit is open, or no place is free until `deadline`.
@@ -97,21 +144,28 @@ impl Gates {
         &self,
         (connection, revision): (ConnectionId, Revision),
         limits: &ConnectionLimits,
-        tenant: TenantId,
+        (tenant, is_anonymous): (TenantId, bool),
         deadline: Instant,
     ) -> Result<FetchPermit, FetchError> {
         let gate = self.of((connection, revision), limits, tenant);
-        gate.rate.check().map_err(|_| FetchError::Busy)?;
-        let counted = self.tenants.try_add(tenant, MAX_OF_TENANT).ok_or(FetchError::Busy)?;
-        let place = timeout_at(deadline, Arc::clone(&gate.places).acquire_owned()).await;
-        let Ok(Ok(place)) = place else { return Err(FetchError::Busy) };
+        let anonymous = is_anonymous.then_some(&gate.anonymous);
+        if anonymous.is_some_and(|anonymous| anonymous.rate.check().is_err()) || gate.rate.check().is_err() {
+            return Err(FetchError::Busy);
+        }
+        let most = MAX_OF_TENANT / if is_anonymous { ANONYMOUS_PART } else { 1 };
+        let counted = self.tenants.try_add(tenant, most).ok_or(FetchError::Busy)?;
+        let of_anonymous = match anonymous {
+            Some(anonymous) => Some(place(&anonymous.places, deadline).await?),
+            None => None,
+        };
+        let places = (place(&gate.places, deadline).await?, of_anonymous);
         let left = deadline.saturating_duration_since(Instant::now());
         let replica = self.replica.acquire(tenant, left).await.ok_or(FetchError::Busy)?;
         // Last, since the fetch that tries a failing source again must not wait.
-        if !gate.circuit.lock().admit(Instant::now()) {
+        if !gate.admit(is_anonymous) {
             return Err(FetchError::Busy);
         }
-        Ok(FetchPermit { gate, _place: place, _tenant: counted, _replica: replica })
+        Ok(FetchPermit { gate, is_anonymous, _places: places, _tenant: counted, _replica: replica })
     }
 
     /// Admits a poll, which is then a fetch like any other, or a scan. Returns how fast bytes of a scan come.
@@ -142,7 +196,7 @@ impl Gates {
     ) -> Arc<Gate> {
         let mut gates = self.by_use.lock();
         if gates.len() >= MAX_GATES && !gates.contains_key(&(connection, tenant)) {
-            gates.retain(|_, gate| Arc::strong_count(gate) > 1 || gate.circuit.lock().is_failing());
+            gates.retain(|_, gate| Arc::strong_count(gate) > 1 || gate.is_failing());
         }
         let gate = gates
             .entry((connection, tenant))
@@ -156,7 +210,7 @@ impl Gates {
 
 impl FetchPermit {
     /// Fetches a location of the source until a deadline, at the rate at which bytes come for the tenant. Records how that
-    /// ends; returns also whether the circuit is open now.
+    /// ends; returns also whether the tenant's circuit is open now.
     pub(super) async fn fetch(
         &self,
         source: &dyn Source,
@@ -165,7 +219,8 @@ impl FetchPermit {
         deadline: Instant,
     ) -> (Result<Fetched, FetchError>, bool) {
         let since = since.map(Instant::into_std);
-        let pace = self.gate.pace.as_ref();
+        let gate = &self.gate;
+        let pace = if self.is_anonymous { gate.anonymous.pace.as_ref() } else { gate.pace.as_ref() };
         let bounds = Bounds { bytes: limits.max_bytes, entries: MAX_ENTRIES, since, pace };
         let fetching = async {
             if let Some(pace) = pace {
@@ -178,9 +233,10 @@ impl FetchPermit {
         (fetched, is_open)
     }
 
-    /// Records how the fetch ended. Returns whether the circuit is open now.
+    /// Records how the fetch ended. Returns whether the tenant's circuit is open now.
     pub(super) fn record<T>(&self, outcome: &Result<T, FetchError>) -> bool {
-        let mut circuit = self.gate.circuit.lock();
+        let (gate, now) = (&self.gate, Instant::now());
+        let circuit = if self.is_anonymous { &gate.anonymous.circuit } else { &gate.circuit };
         let retry_after = match outcome {
             Err(FetchError::Timeout | FetchError::Unreachable) => None,
             Err(FetchError::Status { retry_after }) => {
@@ -188,11 +244,12 @@ impl FetchPermit {
             }
             // The source answered; what it answered concerns this content alone.
             Ok(_) | Err(_) => {
-                circuit.succeed();
+                circuit.lock().succeed();
                 return false;
             }
         };
-        circuit.fail(Instant::now(), retry_after)
+        let is_open = circuit.lock().fail(now, retry_after);
+        if self.is_anonymous { gate.circuit.lock().is_open(now) } else { is_open }
     }
 }
 
@@ -204,7 +261,7 @@ mod tests {
     use tokio::time::Instant;
     use uuid::Uuid;
 
-    use super::{Gates, quota};
+    use super::{FetchPermit, Gates, quota};
     use crate::model::connection::ConnectionLimits;
     use crate::model::ids::{ConnectionId, TenantId};
     use crate::model::scope::Revision;
@@ -218,13 +275,65 @@ mod tests {
         let connection = (ConnectionId(Uuid::from_u128(1)), Revision(1));
         let pass = async |tenant, within| {
             let tenant = TenantId(Uuid::from_u128(tenant));
-            gates.pass(connection, &limits, tenant, Instant::now() + within).await
+            gates.pass(connection, &limits, (tenant, false), Instant::now() + within).await
         };
         let (first, _second) = (pass(1, LATER).await.unwrap(), pass(1, LATER).await.unwrap());
         assert_eq!(pass(1, SOON).await.unwrap_err(), FetchError::Busy);
         assert!(pass(2, SOON).await.is_ok(), "another tenant has places of its own");
         let (third, ()) = tokio::join!(pass(1, LATER), async { drop(first) });
         assert!(third.is_ok());
+    }
+
+    /// A fetch of an own or an anonymous caller of one tenant.
+    async fn pass(
+        gates: &Gates,
+        limits: &ConnectionLimits,
+        anonymous: bool,
+    ) -> Result<FetchPermit, FetchError> {
+        let (connection, tenant) = (ConnectionId(Uuid::from_u128(1)), TenantId(Uuid::from_u128(1)));
+        let soon = Instant::now() + Duration::from_millis(10);
+        gates.pass((connection, Revision(1)), limits, (tenant, anonymous), soon).await
+    }
+
+    #[tokio::test]
+    async fn anonymous_callers_leave_places_and_rate_to_others() {
+        let limits = ConnectionLimits { concurrent: 4, ..ConnectionLimits::default() };
+        let gates = Gates::new(0);
+        let held = [pass(&gates, &limits, true).await, pass(&gates, &limits, true).await];
+        assert!(held.iter().all(Result::is_ok));
+        assert_eq!(pass(&gates, &limits, true).await.unwrap_err(), FetchError::Busy);
+        assert!(pass(&gates, &limits, false).await.is_ok());
+        drop(held);
+        // Slow enough that no unit is added meanwhile.
+        let limits = ConnectionLimits { per_second: 1, burst: 400, ..ConnectionLimits::default() };
+        let gates = Gates::new(0);
+        let mut admitted = 0;
+        while admitted < 400 && pass(&gates, &limits, true).await.is_ok() {
+            admitted += 1;
+        }
+        assert!((100..200).contains(&admitted), "{admitted}");
+        assert!(pass(&gates, &limits, false).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn failures_of_anonymous_callers_open_a_circuit_of_their_own() {
+        let (limits, gates) = (ConnectionLimits::default(), Gates::new(0));
+        let fail = async |anonymous| {
+            pass(&gates, &limits, anonymous)
+                .await
+                .map(|permit| permit.record::<()>(&Err(FetchError::Timeout)))
+        };
+        for _ in 0..5 {
+            assert_eq!(fail(true).await, Ok(false), "the tenant's circuit stays closed");
+        }
+        assert_eq!(fail(true).await, Err(FetchError::Busy));
+        assert!(pass(&gates, &limits, false).await.is_ok());
+        // A source that fails for callers with a credential fails for all.
+        gates.clear();
+        for is_open in [false, false, false, false, true] {
+            assert_eq!(fail(false).await, Ok(is_open));
+        }
+        assert_eq!((fail(false).await, fail(true).await), (Err(FetchError::Busy), Err(FetchError::Busy)));
     }
 
     #[test]

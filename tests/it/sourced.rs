@@ -122,6 +122,19 @@ impl Site {
         self.replica.http.call("notes", &self.key, "resources/read", json!({"uri": uri})).await
     }
 
+    /// Opens the agent to anonymous callers.
+    async fn publish(&self) {
+        let patched = self.replica.admin("PATCH", "/agents/notes", Some(json!({"access": "public"}))).await;
+        assert_eq!(patched.status, 200, "{}", patched.text());
+    }
+
+    /// Reads a URI without a credential; the answer's body.
+    async fn read_anonymously(&self, uri: &str) -> Value {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}});
+        let headers = [("content-type", "application/json")];
+        self.replica.http.send("POST", "/notes/mcp", &headers, message.to_string()).await.json()
+    }
+
     /// Reads a URI; its text.
     async fn text(&self, uri: &str) -> String {
         let answer = self.read(uri).await;

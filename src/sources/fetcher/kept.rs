@@ -19,7 +19,7 @@ const MISSING_FOR: Duration = Duration::from_secs(1);
 /// What is read.
 #[derive(Debug)]
 pub struct ContentRequest {
-    /// Who pays for looking up the connection.
+    /// Who pays for looking up the connection, and within whose limits it is fetched.
     pub payer: Payer,
     /// The tenant that owns the definition.
     pub tenant: TenantId,

@@ -57,10 +57,11 @@ impl Fetcher {
         // A repository is asked once in a round what its reference names.
         let is_shared = connection.kind == Kind::Git;
         let since = is_shared.then(|| self.round(key.connection, connection.limits.poll()).began);
-        let mut kept = Inner::flight(inner, key.clone(), &connection, (known, None), since).await?;
+        let mut kept = Inner::flight(inner, (key.clone(), false), &connection, (known, None), since).await?;
         // A fetch that was in progress may have read what changed since.
         if kept.checked < since.unwrap_or(began) {
-            kept = Inner::flight(inner, key.clone(), &connection, (Some(kept), None), since).await?;
+            let key = (key.clone(), false);
+            kept = Inner::flight(inner, key, &connection, (Some(kept), None), since).await?;
         }
         let (contents, ttl) = (kept.contents.clone(), inner.ages(&wanted).ttl);
         let source = (connection.kind, connection.revision);

@@ -44,7 +44,7 @@ impl Fetcher {
         let Connection { limits, revision, .. } = &*connection;
         let Ok(source) = connection.source(tenant) else { return Ok(()) };
         let deadline = Instant::now() + limits.timeout();
-        let permit = self.inner.gates.pass((uid, *revision), limits, tenant, deadline).await;
+        let permit = self.inner.gates.pass((uid, *revision), limits, (tenant, false), deadline).await;
         let Ok(permit) = permit else { return Ok(()) };
         let checked = timeout_at(deadline, source.check(location)).await.unwrap_or(Err(FetchError::Timeout));
         // What a database answers to a statement says nothing of the database.
@@ -62,7 +62,7 @@ impl Inner {
         let Connection { limits, uid, revision, .. } = connection;
         let source = connection.enabled_source()?;
         let deadline = Instant::now() + limits.timeout();
-        let permit = self.gates.pass((*uid, *revision), limits, OPERATOR, deadline).await?;
+        let permit = self.gates.pass((*uid, *revision), limits, (OPERATOR, false), deadline).await?;
         let (fetched, _) = permit.fetch(&**source, (location, None), (limits, None), deadline).await;
         match fetched? {
             Fetched::Contents { contents, .. } => {

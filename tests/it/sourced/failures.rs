@@ -189,3 +189,52 @@ async fn bytes_come_at_the_rate_of_the_connection_and_the_tenant() {
     assert_eq!(site.text("test://elsewhere").await, "small");
     assert_eq!(site.replica.http.text("hive", &key, "test://small").await.as_deref(), Some("small"));
 }
+
+#[tokio::test]
+async fn failures_that_anonymous_callers_cause_are_theirs_alone() {
+    let site = Site::new().await;
+    site.publish().await;
+    let source = json!({"connection": "api", "path": "t/{city}", "ttlMs": 0});
+    assert_eq!(site.template("test://t/{city}", json!({"name": "t", "source": source})).await.status, 201);
+    site.upstream.answer("t/rome", text("24"));
+    site.upstream.answer("t/nowhere", status(500));
+    for _ in 0..5 {
+        assert_eq!(site.read_anonymously("test://t/nowhere").await["error"], failed("status"));
+    }
+    // Each attempt that fails lengthens the pause.
+    let refused = async || site.read_anonymously("test://t/rome").await["error"] == failed("busy");
+    eventually("their circuit is open", async || {
+        site.read_anonymously("test://t/nowhere").await["error"] == failed("busy") && refused().await
+    })
+    .await;
+    assert_eq!(site.text("test://t/rome").await, "24");
+    let shown = site.replica.admin("GET", "/connections/api", None).await.json();
+    assert_eq!(shown["state"], "ready");
+}
+
+#[tokio::test]
+async fn no_read_with_a_credential_waits_for_places_of_anonymous_callers() {
+    let site = Site::with_limits(json!({"concurrent": 2, "timeoutMs": 120_000})).await;
+    site.publish().await;
+    site.upstream.answer("hanging", Reply::Hang);
+    site.upstream.answer("a", text("here"));
+    for name in ["hanging", "a"] {
+        site.resource(name, json!({"connection": "api", "path": name, "ttlMs": 0})).await;
+    }
+    let fetches = async || site.replica.metric("waggle_source_fetches").await;
+    let anonymous = async {
+        let waiting = async {
+            eventually("the source is asked", async || site.upstream.count() > 0).await;
+            site.read_anonymously("test://a").await
+        };
+        tokio::join!(site.read_anonymously("test://hanging"), waiting)
+    };
+    let own = async {
+        eventually("both fetches are in progress", async || fetches().await == 2.0).await;
+        assert_eq!(site.text("test://a").await, "here");
+    };
+    tokio::select! {
+        answers = anonymous => panic!("{answers:?}"),
+        () = own => {}
+    }
+}
