@@ -42,7 +42,7 @@ section! {
         mounts_per_agent: count(u32, 1..=1_000) = 100,
         /// How many files one mount lists. Above it the first of them are listed, and all are read.
         mount_entries: count(u32, 1..=1_000_000) = 100_000,
-        /// How many templates and prompts are rendered concurrently, each on a separate thread.
+        /// How many templates and prompts are rendered, and long contents encoded, concurrently, each on a separate thread.
         concurrent_renders: count(usize, 1..=256) = 4,
         /// How many renders may wait; further ones are answered 503. Tenants are served in turn, and the newest of the
         /// longest queue gives way to other tenants.

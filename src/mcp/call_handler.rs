@@ -244,15 +244,23 @@ impl CallContext<'_> {
     }
 
     pub(super) fn encode_in(&self, dialect: Dialect, members: ResultMembers<'_>) -> Result<Bytes, Fault> {
-        let mut out = Vec::new();
-        match dialect {
-            Dialect::Modern { ttl } => {
-                modern::result(&mut out, members, envelope(self.caller, self.view.snapshot(), ttl))?;
-            }
-            Dialect::Legacy(version) => legacy::encode::result(&mut out, members, version)?,
-        }
-        Ok(out.into())
+        encode(self.caller, self.view.snapshot(), dialect, members)
     }
+}
+
+/// The result of a call, in a dialect.
+pub(super) fn encode(
+    caller: &Caller,
+    snapshot: &AgentSnapshot,
+    dialect: Dialect,
+    members: ResultMembers<'_>,
+) -> Result<Bytes, Fault> {
+    let mut out = Vec::new();
+    match dialect {
+        Dialect::Modern { ttl } => modern::result(&mut out, members, envelope(caller, snapshot, ttl))?,
+        Dialect::Legacy(version) => legacy::encode::result(&mut out, members, version)?,
+    }
+    Ok(out.into())
 }
 
 /// The resource that a call reads, as far as that is known without its agent.

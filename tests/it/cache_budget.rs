@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
@@ -9,6 +10,7 @@ use crate::support::app::{Builder, Replica};
 use crate::support::cluster::{Database, database};
 use crate::support::load_counter::LoadCounter;
 use crate::support::process::Site;
+use crate::support::wait::eventually;
 
 const MIB: u64 = 1 << 20;
 
@@ -185,4 +187,30 @@ async fn resident_memory_stays_within_the_budget() {
     }
     let grown = resident(gateway.pid()).saturating_sub(idle);
     assert!(grown < BUDGET * 115 / 100 + 24 * MIB, "{} MiB", grown / MIB);
+}
+
+#[tokio::test]
+async fn results_too_long_for_the_cache_are_encoded_with_a_render_permit() {
+    let database = database().await;
+    let replica = Builder::new(&database)
+        .set("WAGGLE_CACHE__BYTES", 16 << 20)
+        .set("WAGGLE_LIMITS__CONCURRENT_RENDERS", 1)
+        .set("WAGGLE_LIMITS__WAITING_RENDERS", 0)
+        .start()
+        .await;
+    let key = replica.acme("a").await;
+    let long = "long ".repeat(1 << 20);
+    replica.put("a", "x:long", &long).await;
+    assert_eq!(replica.http.text("a", &key, "x:long").await.as_deref(), Some(&*long));
+    // Each read encodes it again, one at a time; none waits here.
+    let read = async || replica.http.call("a", &key, "resources/read", json!({"uri": "x:long"})).await;
+    eventually("reads at the same time are refused", async || {
+        let answers = join_all((0..4).map(|_| read())).await;
+        let refused =
+            answers.iter().filter(|answer| answer["error"]["data"]["code"] == "unavailable").count();
+        let answered = answers.iter().filter(|answer| answer["result"].is_object()).count();
+        assert_eq!(refused + answered, answers.len());
+        refused > 0
+    })
+    .await;
 }

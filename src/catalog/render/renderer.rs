@@ -2,8 +2,9 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use super::Template;
@@ -17,6 +18,8 @@ use crate::telemetry::trace::{Kind, traced};
 /// to another thread costs.
 const LIGHT_STEPS: u64 = 256;
 const LIGHT_BYTES: u64 = 16 << 10;
+/// How long a job that is run to its end waits for a place.
+const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// Renders templates on blocking threads, except those whose bounded cost is a few microseconds.
 ///
@@ -101,15 +104,39 @@ impl Renderer {
         payer: Payer,
         job: impl FnOnce() -> Result<T, RenderError> + Send + 'static,
     ) -> Result<T, RenderError> {
-        let place = self.places.acquire(payer, self.limits.wait).await.ok_or(RenderError::Busy)?;
-        let mut running = spawn_blocking(move || {
-            let _place = place;
-            job()
-        });
+        let mut running = self.start(payer, self.limits.wait, job).await?;
         let Ok(ended) = timeout(self.limits.deadline, &mut running).await else {
             running.abort();
             return Err(RenderError::Late);
         };
         ended.unwrap_or_else(|error| Err(RenderError::Failed(error.to_string())))
+    }
+
+    /// Runs a job in one of the places as [`run`](Self::run) does, but waits longer for the place, and for the end of the job
+    /// without a deadline: for work whose length depends on the machine and on what is answered alone, not on a template.
+    ///
+    /// # Errors
+    /// [`RenderError::Busy`] and [`RenderError::Failed`].
+    pub async fn run_to_end<T: Send + 'static>(
+        &self,
+        payer: Payer,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, RenderError> {
+        let ended = self.start(payer, LONG_WAIT, job).await?.await;
+        ended.map_err(|error| RenderError::Failed(error.to_string()))
+    }
+
+    /// Starts a job once there is a place for it.
+    async fn start<T: Send + 'static>(
+        &self,
+        payer: Payer,
+        wait: Duration,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, RenderError> {
+        let place = self.places.acquire(payer, wait).await.ok_or(RenderError::Busy)?;
+        Ok(spawn_blocking(move || {
+            let _place = place;
+            job()
+        }))
     }
 }
