@@ -42,6 +42,8 @@ const TICK: Duration = Duration::from_millis(250);
 const REFRESH: Duration = Duration::from_secs(5);
 /// The maximum number of concurrent fetches, which are admitted in turn between tenants.
 const MAX_POLLS: usize = 64;
+/// The maximum number of those of a tenant: its sources that hang leave half to others.
+const MAX_POLLS_OF_TENANT: usize = MAX_POLLS / 2;
 /// The maximum number of fetches that wait for another to end.
 const MAX_WAITING: usize = 4_096;
 /// For how long it is remembered what was found.
@@ -75,7 +77,8 @@ impl Watcher {
     /// Watches nothing yet.
     pub fn new(catalog: Arc<Catalog>, subscriptions: Arc<dyn Subscriptions>, leases: Arc<Leases>) -> Self {
         let interest = Interest::new(Arc::clone(&catalog), subscriptions, leases.holder());
-        let (claim, permits) = (leases.claim(), FairSemaphore::new(MAX_POLLS, MAX_WAITING));
+        let permits = FairSemaphore::with_share(MAX_POLLS, MAX_POLLS_OF_TENANT, MAX_WAITING);
+        let claim = leases.claim();
         Self { catalog, interest, leases, claim, watches: BTreeMap::new(), permits }
     }
 

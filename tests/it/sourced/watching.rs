@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::upstream::{Reply, status, tagged, text};
 use super::{Files, Site};
-use crate::support::app::Builder;
+use crate::support::app::{Builder, resource};
 use crate::support::cluster::database;
 use crate::support::events::{Session, listen};
 use crate::support::wait::eventually;
@@ -183,4 +183,42 @@ async fn fetched_content_is_forgotten_in_another_timeline() {
     assert_eq!(site.text("test://a").await, "one", "it is fresh");
     site._database.execute("update gateway set epoch = gen_random_uuid()").await;
     eventually("it is fetched again", async || site.text("test://a").await == "two").await;
+}
+
+#[tokio::test]
+async fn sources_of_one_tenant_that_hang_leave_polls_to_others() {
+    // Eight polls of a connection are in progress at once: these are more than the replica's, of which a tenant has half.
+    let (connections, contents, of_tenant) = (9, 8, 32);
+    let limits = json!({"pollMs": NEVER, "timeoutMs": 120_000});
+    let site = Site::with_limits(limits.clone()).await;
+    let mut uris = Vec::new();
+    for connection in 0..connections {
+        let id = format!("c{connection}");
+        site.connection(&id, json!("*"), limits.clone()).await;
+        for content in 0..contents {
+            let name = format!("{id}/{content}");
+            site.upstream.answer(&name, Reply::Hang);
+            site.resource(&name, json!({"connection": id, "path": name})).await;
+            uris.push(format!("test://{name}"));
+        }
+    }
+    let _hanging =
+        listen(&site.replica, "notes", &site.key, json!(1), json!({"resourceSubscriptions": uris})).await;
+    let mut asked = 0;
+    let all_asked = async || {
+        asked += site.upstream.count();
+        asked == of_tenant
+    };
+    eventually("all polls of the tenant hang", all_asked).await;
+
+    site.replica.tenant("bee").await;
+    site.replica.agent("bee", "hive").await;
+    let (_, key) = site.replica.key("hive", &["mcp"]).await;
+    site.upstream.answer("a", text("here"));
+    let body = json!({"name": "a", "source": {"connection": "api", "path": "a"}});
+    assert_eq!(site.replica.admin("PUT", &resource("hive", "test://a"), Some(body)).await.status, 201);
+    let filter = json!({"resourceSubscriptions": ["test://a"]});
+    let mut stream = listen(&site.replica, "hive", &key, json!(1), filter).await;
+    stream.expect_events(&["notifications/subscriptions/acknowledged", "updated test://a"]).await;
+    assert_eq!(site.upstream.asked(), [("/v1/a".to_owned(), Some(200))]);
 }
