@@ -25,6 +25,7 @@ pub(super) fn feed_options(settings: &Settings) -> FeedOptions {
         sweep: settings.database.sweep,
         notify: settings.changes.notify,
         timeout: settings.database.acquire.min(Duration::from_secs(2)),
+        stale: settings.access.stale,
         traces: settings.otel.is_some(),
     }
 }

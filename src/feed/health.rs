@@ -20,6 +20,8 @@ pub struct FeedOptions {
     pub notify: Duration,
     /// Timeout of connecting and of a sweep.
     pub timeout: Duration,
+    /// How old the last successful sweep may be for memory to be answered from.
+    pub stale: Duration,
     /// Whether traces are exported, so that events link to the writes that caused them.
     pub traces: bool,
 }
@@ -122,6 +124,11 @@ impl FeedHealth {
         Self::age(&self.sweep, self.millis(Instant::now())).unwrap_or(Duration::MAX)
     }
 
+    /// Whether the last successful sweep, if there was one, is so old that memory is not answered from.
+    pub(super) fn is_expired(&self, stale: Duration) -> bool {
+        Self::age(&self.sweep, self.millis(Instant::now())).is_some_and(|age| age >= stale)
+    }
+
     /// Whether sweeps succeed, with a grace of one second.
     pub(super) fn is_sweeping(&self) -> bool {
         self.sweep_age() <= self.sweep_within + GRACE
@@ -134,8 +141,14 @@ mod tests {
 
     fn health() -> (FeedHealth, impl Fn(u64) -> Instant) {
         let ms = Duration::from_millis;
-        let options =
-            FeedOptions { probe: ms(250), sweep: ms(1000), notify: ms(3), timeout: ms(1000), traces: false };
+        let options = FeedOptions {
+            probe: ms(250),
+            sweep: ms(1000),
+            notify: ms(3),
+            timeout: ms(1000),
+            stale: ms(60_000),
+            traces: false,
+        };
         let health = FeedHealth::new(&options);
         let since = health.since;
         (health, move |millis| since + ms(millis))

@@ -77,6 +77,9 @@ impl Feed {
                 if failed_before {
                     tracing::info!("sweep recovered");
                 }
+                if std::mem::take(&mut state.is_expired) {
+                    tracing::info!("memory is current again; requests are answered");
+                }
                 self.renew_epoch(state).await;
                 Ok(())
             }
@@ -86,6 +89,12 @@ impl Feed {
                 } else {
                     failure.notify_one();
                     tracing::warn!(%error, "sweep failed; answering from memory within access.stale_seconds");
+                }
+                let limit = self.options.stale;
+                if !state.is_expired && self.health.is_expired(limit) {
+                    state.is_expired = true;
+                    let stale_seconds = limit.as_secs();
+                    tracing::warn!(stale_seconds, "memory expired; refusing requests until a sweep succeeds");
                 }
                 Err(Unconfirmed)
             }

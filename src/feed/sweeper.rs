@@ -53,6 +53,8 @@ pub(super) struct SweepState {
     pub(super) renewal: Option<EpochRenewal>,
     /// When the last successful sweep started.
     pub(super) succeeded: Option<Instant>,
+    /// Whether it was logged that memory expired.
+    pub(super) is_expired: bool,
 }
 
 /// Identity and position of the database history that a sweep has read.

@@ -115,8 +115,14 @@ struct Running {
 fn feed(options: &PgConnectOptions, timeout: Duration) -> Arc<Feed> {
     let sources = Sources { fault_injector: Some(Arc::new(SlowComparison)), ..Sources::system() };
     let (probe, sweep) = (Duration::from_millis(250), Duration::from_millis(200));
-    let options_of_feed =
-        FeedOptions { probe, sweep, notify: Duration::from_millis(3), timeout, traces: false };
+    let options_of_feed = FeedOptions {
+        probe,
+        sweep,
+        notify: Duration::from_millis(3),
+        timeout,
+        stale: timeout,
+        traces: false,
+    };
     let store = Store::new(store_options(options.clone()));
     Arc::new(Feed::new(store, sources, Uuid::new_v4(), options_of_feed))
 }

@@ -5,14 +5,18 @@ use std::time::{Duration, Instant};
 use sqlx::postgres::PgConnection;
 use sqlx::{AssertSqlSafe, Executor};
 use tokio_util::sync::CancellationToken;
+use tracing::Level;
 use uuid::Uuid;
 use waggle::model::scope::{Revision, Scope};
+use waggle::model::sources::FailPoint;
 use waggle::store::Store;
 use waggle::store::changes::SweepConnection;
 use waggle::store::horizon::Horizon;
 
-use crate::support::app::{Replica, gateway};
+use crate::support::app::{Builder, Replica, gateway};
 use crate::support::cluster::{Database, database, store_options};
+use crate::support::errors::ErrorLog;
+use crate::support::faults::{Fault, FaultScript};
 use crate::support::wait::eventually;
 
 /// A sweep returns this many revisions per transaction of [`commit_changes`].
@@ -201,4 +205,31 @@ async fn long_transaction_of_another_database_is_measured_and_named() {
     assert_eq!(owner.state.as_deref(), Some("idle in transaction"));
     run(&mut open, "commit").await;
     assert_eq!(sweeper.connection.transaction_owner(u64::try_from(xid).unwrap()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn expiry_of_memory_and_its_end_are_logged_once() {
+    let log = ErrorLog::of(Level::INFO);
+    let (database, faults) = (database().await, FaultScript::new());
+    let stale = ("WAGGLE_ACCESS__STALE_SECONDS", 1);
+    let replica = Builder::new(&database).set(stale.0, stale.1).fault_injector(faults.clone()).start().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "read").await;
+    // Of sweeps that a busy machine delayed.
+    log.take();
+    faults.fail(FailPoint::Sweep, Fault::Refused);
+    eventually("memory expires", async || !log.with("memory expired").is_empty()).await;
+    let arrived = faults.arrivals(FailPoint::Sweep);
+    eventually("sweeps fail again", async || faults.arrivals(FailPoint::Sweep) > arrived + 2).await;
+    assert_eq!(replica.http.text("a", &key, "x:1").await, None);
+    faults.fail(FailPoint::Sweep, Fault::None);
+    eventually("it is current again", async || log.with("memory is current").len() == 1).await;
+    assert_eq!(
+        log.with("message=memory ")[..2],
+        [
+            " message=memory expired; refusing requests until a sweep succeeds stale_seconds=1",
+            " message=memory is current again; requests are answered"
+        ]
+    );
+    eventually("it answers", async || replica.http.text("a", &key, "x:1").await.is_some()).await;
 }

@@ -1,6 +1,6 @@
-//! Records what is logged as an error on this thread.
+//! Records what is logged on this thread, such as errors.
 //!
-//! A test whose runtime has one thread runs its gateway on that thread too, so it records the errors of its own gateway
+//! A test whose runtime has one thread runs its gateway on that thread too, so it records the events of its own gateway
 //! only, regardless of other tests.
 
 use std::fmt::{Debug, Write};
@@ -11,38 +11,51 @@ use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-/// The errors that are logged until this is dropped.
+/// The events of a level or a more severe one that are logged until this is dropped; most tests record errors.
 pub(crate) struct ErrorLog {
     lines: Arc<Mutex<Vec<String>>>,
     _guard: DefaultGuard,
 }
 
 impl ErrorLog {
-    /// Starts recording.
-    pub(crate) fn start() -> Self {
+    /// Starts recording events of a level and more severe ones.
+    pub(crate) fn of(least: Level) -> Self {
         let lines = Arc::default();
-        let subscriber = tracing_subscriber::registry().with(Recorder(Arc::clone(&lines)));
-        let log = Self { lines, _guard: tracing::subscriber::set_default(subscriber) };
+        let subscriber = tracing_subscriber::registry().with(Recorder { lines: Arc::clone(&lines), least });
+        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
+    }
+
+    /// Starts recording errors.
+    pub(crate) fn start() -> Self {
+        let log = Self::of(Level::ERROR);
         tracing::error!("a control");
         tracing::warn!("no error");
         assert_eq!(log.take(), [" message=a control"]);
         log
     }
 
-    /// Removes and returns the recorded errors.
+    /// The recorded events that contain a text.
+    pub(crate) fn with(&self, text: &str) -> Vec<String> {
+        self.lines.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
+    }
+
+    /// Removes and returns the recorded events.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.lines.lock().unwrap())
     }
 }
 
-struct Recorder(Arc<Mutex<Vec<String>>>);
+struct Recorder {
+    lines: Arc<Mutex<Vec<String>>>,
+    least: Level,
+}
 
 impl<S: Subscriber> Layer<S> for Recorder {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if *event.metadata().level() == Level::ERROR {
+        if *event.metadata().level() <= self.least {
             let mut line = Line::default();
             event.record(&mut line);
-            self.0.lock().unwrap().push(line.0);
+            self.lines.lock().unwrap().push(line.0);
         }
     }
 }
