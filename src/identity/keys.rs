@@ -383,12 +383,12 @@ impl KeyChange {
     fn apply(self, present: &ApiKey, bounds: &KeyBounds) -> Result<ApiKey, Fault> {
         bounds.check_reach(present)?;
         let limits = self.limits.map(|asked| bounds.changed_limits(present.limits, asked)).transpose()?;
-        let labels = self.labels.map(|labels| checked_labels(present.agent, labels)).transpose()?;
-        Ok(ApiKey {
-            limits: limits.unwrap_or(present.limits),
-            labels: labels.unwrap_or_else(|| present.labels.clone()),
-            ..present.clone()
-        })
+        let mut changed = ApiKey { limits: limits.unwrap_or(present.limits), ..present.clone() };
+        if let Some(labels) = self.labels {
+            changed.labels = checked_labels(present.agent, labels)?;
+            bounds.check_labelled(&changed)?;
+        }
+        Ok(changed)
     }
 }
 

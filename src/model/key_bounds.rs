@@ -127,6 +127,28 @@ impl KeyBounds {
         within(maker, &key.networks)
     }
 
+    /// Checks that a key whose labels are changed neither outlives the calling key nor has a higher rate: what it sees by the
+    /// change it would see after the end of that key.
+    ///
+    /// # Errors
+    /// [`Fault::NotPermitted`].
+    pub fn check_labelled(&self, key: &ApiKey) -> Result<(), Fault> {
+        let Some(maker) = &self.maker else { return Ok(()) };
+        if let Some(end) = maker.expires_at
+            && key.expires_at.is_none_or(|own| own > end)
+        {
+            let end = end.format(&Rfc3339).unwrap_or_default();
+            return Err(Fault::not_permitted(format!(
+                "labels: the key must expire by {end}, when the calling key does"
+            )));
+        }
+        let own = maker.limits.over(self.default);
+        if Rate::exceeds(key.limits.over(self.default), own) {
+            return Err(above("the limits of the calling key", own));
+        }
+        Ok(())
+    }
+
     /// Expiry and limits of the key that replaces `old`: those of `old`, within the expiry and rate of the
     /// calling key.
     ///

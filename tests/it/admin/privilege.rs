@@ -179,11 +179,16 @@ async fn narrow_owner_key_rotates_and_changes_keys_within_its_bounds() {
         assert_eq!(patch(&anywhere, body).await, forbidden(detail));
     }
     let within = operators(json!({"scopes": ["registry"], "networks": ["127.0.0.1"]})).await;
-    assert_eq!(patch(&within, json!({"labels": ["secret"]})).await["body"]["labels"], json!(["secret"]));
+    let secret = json!({"labels": ["secret"]});
+    let earlier = format!("labels: the key must expire by {END}, when the calling key does");
+    assert_eq!(patch(&within, secret.clone()).await, forbidden(&earlier));
+    let rate = "limits must not exceed 20 requests/s and a burst of 30, the limits of the calling key";
+    assert_eq!(patch(&short, secret).await, forbidden(rate));
+    let both = json!({"labels": ["secret"], "limits": {"perSecond": 20, "burst": 30}});
+    assert_eq!(patch(&short, both).await["body"]["labels"], json!(["secret"]));
 
     let limits = async |limits: Value| patch(&within, json!({"limits": limits})).await;
-    let detail = "limits must not exceed 20 requests/s and a burst of 30, the limits of the calling key";
-    assert_eq!(limits(json!({"perSecond": 30})).await, forbidden(detail));
+    assert_eq!(limits(json!({"perSecond": 30})).await, forbidden(rate));
     assert_eq!(limits(json!({"perSecond": 10})).await["body"]["limits"], json!({"perSecond": 10}));
     let lifted = limits(Value::Null).await;
     assert_eq!(
