@@ -289,11 +289,11 @@ async fn busy_collector_is_asked_again_after_the_time_that_it_names() {
 
 #[tokio::test]
 async fn collector_that_stays_busy_fails_the_batch_within_the_timeout() {
-    for (status, trailers_only, refused, timeout) in
+    for (code, trailers_only, refused, timeout) in
         [("14", false, 0, "400"), ("14", true, 0, "400"), ("0", false, 100, "900")]
     {
-        let status = Some(status);
-        let collector = Collector { status, trailers_only, refused, refusal: 502, ..Collector::default() };
+        let collector =
+            Collector { status: Some(code), trailers_only, refused, refusal: 502, ..Collector::default() };
         let url = collector.listen().await;
         let variables = [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str()),

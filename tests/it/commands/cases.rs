@@ -152,7 +152,7 @@ pub(super) const OTHERS: &[Case] = &[
         "",
     ),
     ("resource put --agent a x:y -", "\u{1b}[2J\ta\n\u{7}b", 0, "x:y is at revision 2\n", ""),
-    ("resource get --agent a x:y", "", 0, "URI NAME MIME TYPE BYTES LABELS\nx:y x:y 8\n\n[2J\ta\nb\n", ""),
+    ("resource get --agent a x:y", "", 0, "URI NAME MIME TYPE BYTES LABELS\nx:y x:y 9\n\n[2J\ta\nb\n", ""),
     ("resource put --agent a x:y FOLDER/hello/SKILL.md", "", 0, "x:y is at revision 3\n", ""),
     ("resource get --agent a x:y -o name", "", 0, "x:y\n", ""),
     (

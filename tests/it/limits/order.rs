@@ -21,8 +21,9 @@ async fn checks_of_a_request_take_place_in_the_documented_order() {
     let replica = builder.start().await;
     let exhausted = replica.acme("a").await;
     let (_, fresh) = replica.key("a", &["mcp"]).await;
-    // A refused content type is charged.
+    // A refused content type and a body that is too long are charged.
     let (_, other) = replica.key("a", &["mcp"]).await;
+    let (_, lengthy) = replica.key("a", &["mcp"]).await;
     assert_eq!(lists(&replica, "a", &exhausted, 1).await, [200]);
     let wrong = mistyped(&fresh);
     let long = message("x/unknown", json!({"long": "x".repeat(2_000)})).to_string();
@@ -38,7 +39,7 @@ async fn checks_of_a_request_take_place_in_the_documented_order() {
         (&[key(&exhausted), json], &long, "rate_limited"),
         // Whatever a header says that the body is.
         (&[key(&exhausted), json, ("mcp-method", "server/discover")], &long, "rate_limited"),
-        (&[key(&fresh), json], &long, "payload_too_large"),
+        (&[key(&lengthy), json], &long, "payload_too_large"),
         (&[key(&fresh), json], &short, "method_not_found"),
     ] {
         let answer = replica.http.send("POST", "/a/mcp", headers, body.clone()).await;
