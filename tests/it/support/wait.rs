@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
 /// The timeout of a single step of a test, for a machine that is busy with other tests.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 
@@ -23,4 +26,13 @@ pub(crate) async fn eventually_some<T>(what: &str, mut find: impl AsyncFnMut() -
         assert!(began.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Hangs up during a request, and waits until the server has noticed: it closes the connection without an answer.
+pub(crate) async fn hang_up(mut client: TcpStream) {
+    client.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    let closed = tokio::time::timeout(DEADLINE, client.read_to_end(&mut answer)).await;
+    closed.expect("the server closes the connection").unwrap();
+    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
 }
