@@ -44,7 +44,7 @@ section! {
         mount_entries: count(u32, 1..=1_000_000) = 100_000,
         /// How many templates and prompts are rendered, and long contents encoded, concurrently, each on a separate thread.
         concurrent_renders: count(usize, 1..=256) = 4,
-        /// How many renders may wait; further ones are answered 503. Tenants are served in turn, and the newest of the
+        /// How many of them may wait; further ones are answered 503. Tenants are served in turn, and the newest of the
         /// longest queue gives way to other tenants.
         waiting_renders: count(usize, 0..=100_000) = 256,
         /// How many requests may be in flight; further ones are answered 503.

@@ -47,6 +47,11 @@ section! {
         body_window: seconds(1..=3600) = 5,
         /// The minimum speed of a body, on average over each window. A slower one is answered 400. 0 disables the check.
         body_bytes_per_second: count(u32, 0..=1_000_000_000) = 65_536,
+        /// How long a client may take to receive an answer of more than 16 KiB, beside the time that follows from its length and
+        /// the minimum speed. Then its connection is closed. Streams are exempt.
+        answer: seconds(1..=3600) = 60,
+        /// The minimum speed at which a client receives such an answer. 0 disables the check.
+        answer_bytes_per_second: count(u32, 0..=1_000_000_000) = 16_384,
         /// How long the head of a request may take from its first byte, and a TLS handshake.
         head: seconds(1..=3600) = 15,
         /// The idle timeout of a connection without a request: longer than that of clients, which is 90 seconds mostly.

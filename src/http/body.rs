@@ -37,6 +37,13 @@ pub enum Body {
     Events(Events),
     /// A body of the administration API.
     Axum(axum::body::Body),
+    /// A body that is compressed while it is sent.
+    Compressed {
+        /// The compressed bytes.
+        body: axum::body::Body,
+        /// The number of bytes before compression, which are in memory; `None` for a stream.
+        plain: Option<u64>,
+    },
     /// A body whose delivery is observed.
     Observed(Box<ObservedBody>),
 }
@@ -73,6 +80,15 @@ impl Body {
         Self::Events(Events(events))
     }
 
+    /// How many bytes of the answer are in memory until it is sent; `None` for a stream, which holds what it sends next.
+    pub fn held(&self) -> Option<u64> {
+        match self {
+            Self::Compressed { plain, .. } => *plain,
+            Self::Observed(observed) => observed.body.held(),
+            Self::Bytes(_) | Self::Pieces(_) | Self::Events(_) | Self::Axum(_) => self.size_hint().exact(),
+        }
+    }
+
     /// This body, with an action that runs when its connection takes the first frame.
     #[must_use]
     pub fn when_taken(self, taken: impl FnOnce() + Send + 'static) -> Self {
@@ -106,7 +122,7 @@ impl HttpBody for Body {
             Self::Events(Events(events)) => {
                 events.as_mut().poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
             }
-            Self::Axum(body) => Pin::new(body).poll_frame(context),
+            Self::Axum(body) | Self::Compressed { body, .. } => Pin::new(body).poll_frame(context),
             Self::Observed(observed) => {
                 if let Some(taken) = observed.taken.take() {
                     taken();
@@ -121,7 +137,7 @@ impl HttpBody for Body {
             Self::Bytes(bytes) => bytes.is_empty(),
             Self::Pieces(pieces) => pieces.iter().all(Bytes::is_empty),
             Self::Events(_) => false,
-            Self::Axum(body) => body.is_end_stream(),
+            Self::Axum(body) | Self::Compressed { body, .. } => body.is_end_stream(),
             Self::Observed(observed) => observed.body.is_end_stream(),
         }
     }
@@ -131,7 +147,7 @@ impl HttpBody for Body {
             Self::Bytes(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Pieces(pieces) => SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum()),
             Self::Events(_) => SizeHint::default(),
-            Self::Axum(body) => body.size_hint(),
+            Self::Axum(body) | Self::Compressed { body, .. } => body.size_hint(),
             Self::Observed(observed) => observed.body.size_hint(),
         }
     }

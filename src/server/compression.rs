@@ -7,6 +7,7 @@ use std::mem::replace;
 use http::header::{CONTENT_ENCODING, ETAG, IF_NONE_MATCH};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use hyper::body::Body as _;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
@@ -31,11 +32,12 @@ pub(super) async fn compress(parts: &Parts, response: &mut Response<Body>) {
         .compress_when(SizeAbove::new(MIN_BYTES).and(NotForContentType::SSE));
     let mut request = Request::new(());
     request.headers_mut().clone_from(&parts.headers);
+    let length = response.body().size_hint().exact();
     let mut plain = take(response);
     let answered = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(take(&mut plain))));
     let Ok(mut compressed) = layer.layer(answered).oneshot(request).await;
     tag(compressed.status(), parts.headers.get(IF_NONE_MATCH), compressed.headers_mut());
-    *response = compressed.map(|body| Body::Axum(axum::body::Body::new(body)));
+    *response = compressed.map(|body| Body::Compressed { body: axum::body::Body::new(body), plain: length });
 }
 
 fn take(response: &mut Response<Body>) -> Response<Body> {

@@ -46,7 +46,7 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// Limits of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionOptions {
-    /// Timeouts between requests.
+    /// Timeouts between requests, and of answers.
     pub(super) timeouts: Timeouts,
     /// Headers of one request.
     header_count: usize,
@@ -59,7 +59,12 @@ impl ConnectionOptions {
     pub(super) fn new(settings: &Settings) -> Self {
         let server = &settings.server;
         Self {
-            timeouts: Timeouts { head: server.head, idle: server.idle },
+            timeouts: Timeouts {
+                head: server.head,
+                idle: server.idle,
+                answer: server.answer,
+                answer_bytes_per_second: server.answer_bytes_per_second,
+            },
             header_count: server.header_count,
             header_bytes: server.header_bytes,
         }
@@ -145,7 +150,7 @@ pub(super) async fn serve<S>(
             if deadline.get().is_none_or(|now_due| now_due.min(due) > Instant::now()) {
                 continue;
             }
-            if closing || deadline.is_in_head() {
+            if closing || deadline.is_in_head() || deadline.is_sending() {
                 return Poll::Ready(None);
             }
             // An idle connection is closed gracefully: a request may be on its way.
@@ -158,6 +163,6 @@ pub(super) async fn serve<S>(
         Some(Ok(())) => {}
         // The client disconnected, or did not send HTTP.
         Some(Err(error)) => tracing::debug!(%peer, %error, "connection ended early"),
-        None => tracing::debug!(%peer, "connection closed: no request before the deadline"),
+        None => tracing::debug!(%peer, "connection closed at its deadline"),
     }
 }

@@ -1,9 +1,10 @@
 //! The deadline of a connection (head timeout, against slowloris, and idle timeout): when it is closed unless a request
-//! arrives.
+//! arrives, or unless its client receives an answer, against slow reading.
 //!
 //! Kept outside of hyper, whose only timeout for heads also closes idle connections: a value short enough for a head is
 //! too short for clients that keep connections open for 90 seconds.
 
+use std::collections::BTreeMap;
 use std::io::{Error, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
@@ -26,13 +27,29 @@ const HTTP2_PREFACE: &[u8] = b"PRI";
 /// Writes of up to this many bytes are copied into one slice: one `send` costs less than a `writev`.
 const JOINED: usize = 4 * 1024;
 
-/// The timeouts of a connection between requests.
+/// Answers up to this many bytes have no deadline: the send buffer of the connection takes them.
+const SHORT_ANSWER: u64 = 16 * 1024;
+
+/// The timeouts of a connection between requests, and of answers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Timeouts {
     /// From the first byte of a request to the end of its head; also of a TLS handshake.
     pub(super) head: Duration,
     /// Without a request in flight.
     pub(super) idle: Duration,
+    /// Until an answer is sent, beside the time for its length.
+    pub(super) answer: Duration,
+    /// The minimum speed of an answer. With 0 answers have no deadline.
+    pub(super) answer_bytes_per_second: u32,
+}
+
+impl Timeouts {
+    /// How long an answer of this many bytes in memory may take; `None` without a deadline.
+    fn of_answer(&self, bytes: u64) -> Option<Duration> {
+        let per_second = u64::from(self.answer_bytes_per_second);
+        (bytes > SHORT_ANSWER && per_second > 0)
+            .then(|| self.answer + Duration::from_secs(bytes / per_second))
+    }
 }
 
 /// Tracks the requests and bytes of one connection.
@@ -53,6 +70,10 @@ struct State {
     /// When the head began, or the connection was last active; `None` means now, until the deadline is read. Between two
     /// reads of the deadline a connection never waits, so the clock is read once for all activity.
     since: Option<Instant>,
+    /// When the answers that are being sent are due, by their numbers.
+    sending: BTreeMap<u64, Instant>,
+    /// The number of the next one.
+    next: u64,
 }
 
 impl ConnectionDeadline {
@@ -61,7 +82,7 @@ impl ConnectionDeadline {
         Arc::new(Self { timeouts, state: Mutex::new(State::new(Instant::now())) })
     }
 
-    /// When the connection is due to be closed; `None` while a request is in flight.
+    /// When the connection is due to be closed; `None` while requests are in flight and none of their answers has a deadline.
     pub(super) fn get(&self) -> Option<Instant> {
         self.state.lock().deadline(self.timeouts, Instant::now)
     }
@@ -71,15 +92,26 @@ impl ConnectionDeadline {
         self.state.lock().in_head
     }
 
+    /// Whether an answer with a deadline is being sent.
+    pub(super) fn is_sending(&self) -> bool {
+        !self.state.lock().sending.is_empty()
+    }
+
     /// Whether the peer has sent nothing yet.
     pub(super) fn is_unused(&self) -> bool {
         self.state.lock().unused
     }
 
-    /// Begins a request, which is in flight until the body of its response is dropped.
+    /// Begins a request, which is in flight until its response is sent, or taken by the connection if that is short.
     pub(super) fn begin(self: &Arc<Self>) -> InFlight {
         self.state.lock().begin();
         InFlight(Arc::clone(self))
+    }
+
+    /// Begins to send an answer with a body of this many bytes in memory. Returns its number; `None` without a deadline.
+    fn send(&self, held: Option<u64>) -> Option<u64> {
+        let due = Instant::now() + self.timeouts.of_answer(held?)?;
+        Some(self.state.lock().send(due))
     }
 
     fn on_read(&self, bytes: &[u8]) {
@@ -93,12 +125,27 @@ impl ConnectionDeadline {
 
 impl State {
     fn new(now: Instant) -> Self {
-        Self { in_flight: 0, in_head: false, http2: false, unused: true, since: Some(now) }
+        Self {
+            in_flight: 0,
+            in_head: false,
+            http2: false,
+            unused: true,
+            since: Some(now),
+            sending: BTreeMap::new(),
+            next: 0,
+        }
     }
 
     fn deadline(&mut self, timeouts: Timeouts, now: impl FnOnce() -> Instant) -> Option<Instant> {
-        let timeouts = if self.in_head { timeouts.head } else { timeouts.idle };
-        (self.in_flight == 0).then(|| *self.since.get_or_insert_with(now) + timeouts)
+        let timeout = if self.in_head { timeouts.head } else { timeouts.idle };
+        let request = (self.in_flight == 0).then(|| *self.since.get_or_insert_with(now) + timeout);
+        self.sending.values().copied().chain(request).min()
+    }
+
+    fn send(&mut self, due: Instant) -> u64 {
+        self.next += 1;
+        self.sending.insert(self.next, due);
+        self.next
     }
 
     fn begin(&mut self) {
@@ -139,7 +186,12 @@ pub(super) struct InFlight(Arc<ConnectionDeadline>);
 impl InFlight {
     /// Keeps the request in flight until the body of its response was sent.
     pub(super) fn until_sent(self, response: Response<Body>) -> Response<InFlightBody> {
-        response.map(|body| InFlightBody { body, _in_flight: self })
+        let number = self.0.send(response.body().held());
+        let (sending, in_flight) = match number {
+            Some(number) => (Some(Arc::new(Sending { in_flight: self, number })), None),
+            None => (None, Some(self)),
+        };
+        response.map(|body| InFlightBody { body, sending, _in_flight: in_flight })
     }
 }
 
@@ -149,11 +201,39 @@ impl Drop for InFlight {
     }
 }
 
-/// The body of a response, whose request is in flight until it is dropped.
+/// An answer with a deadline, whose request is in flight until its body and all frames of it are dropped.
+#[derive(Debug)]
+struct Sending {
+    in_flight: InFlight,
+    number: u64,
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.in_flight.0.state.lock().sending.remove(&self.number);
+    }
+}
+
+/// Bytes of an answer, which the connection drops once they are sent.
+struct SentBytes {
+    bytes: Bytes,
+    _sending: Arc<Sending>,
+}
+
+impl AsRef<[u8]> for SentBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The body of a response, whose request is in flight until it is dropped, and the frames of an answer with a deadline too.
 #[derive(Debug)]
 pub(super) struct InFlightBody {
     body: Body,
-    _in_flight: InFlight,
+    /// `None` without a deadline.
+    sending: Option<Arc<Sending>>,
+    /// `None` with a deadline, of which it is a part.
+    _in_flight: Option<InFlight>,
 }
 
 impl HttpBody for InFlightBody {
@@ -164,7 +244,10 @@ impl HttpBody for InFlightBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let Some(sending) = &self.sending else { return polled };
+        let hold = |bytes| Bytes::from_owner(SentBytes { bytes, _sending: Arc::clone(sending) });
+        polled.map_ok(|frame| frame.map_data(hold))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -254,7 +337,12 @@ mod tests {
 
     use super::{State, Timeouts};
 
-    const TIMEOUTS: Timeouts = Timeouts { head: Duration::from_secs(15), idle: Duration::from_secs(95) };
+    const TIMEOUTS: Timeouts = Timeouts {
+        head: Duration::from_secs(15),
+        idle: Duration::from_secs(95),
+        answer: Duration::from_mins(1),
+        answer_bytes_per_second: 16_384,
+    };
 
     /// A connection that was just opened, and the second of its deadline as of a given second.
     fn opened() -> (State, impl Fn(&mut State, u64) -> Option<u64>) {
@@ -295,6 +383,29 @@ mod tests {
         assert_eq!(due(&mut state, 210), Some(295), "still idle");
         state.write();
         assert_eq!(due(&mut state, 250), Some(345), "a response is still being sent");
+    }
+
+    #[test]
+    fn answer_is_due_before_the_connection_is_idle() {
+        let (mut state, due) = opened();
+        state.begin();
+        let start = state.since.unwrap();
+        let (first, second) = (start + Duration::from_secs(90), start + Duration::from_secs(70));
+        let numbers = [first, second].map(|due| state.send(due));
+        assert_eq!(due(&mut state, 1), Some(70));
+        state.end();
+        state.sending.remove(&numbers[1]);
+        assert_eq!(due(&mut state, 50), Some(90));
+        state.sending.remove(&numbers[0]);
+        assert_eq!(due(&mut state, 80), Some(145));
+    }
+
+    #[test]
+    fn time_of_an_answer_follows_from_its_length() {
+        let of = |bytes| TIMEOUTS.of_answer(bytes).map(|time| time.as_secs());
+        assert_eq!([of(16 * 1024), of(16 * 1024 + 1), of(4 * 1024 * 1024)], [None, Some(61), Some(316)]);
+        let disabled = Timeouts { answer_bytes_per_second: 0, ..TIMEOUTS };
+        assert_eq!(disabled.of_answer(u64::MAX), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod http2;
 mod manifest_permits;
 mod metrics;
 mod native_histograms;
+mod slow_answers;
 mod tls;
 mod trust;
 mod unfinished;

@@ -13,6 +13,9 @@ pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
+/// The indexed header fields `:method GET` and `:method POST`.
+const GET: u8 = 0x82;
+const POST: u8 = 0x83;
 
 /// A frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,33 +44,39 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 
 /// `GET /healthz` with `more` additional headers.
 pub(crate) fn get(stream: u32, more: usize) -> Vec<u8> {
-    // :method GET, :scheme http, then :path and :authority by name and value (RFC 7541).
-    let mut block = vec![0x82, 0x86, 0x44, 8];
-    block.extend(b"/healthz\x41\x09localhost");
-    for nth in 0..more {
-        block.extend([0x00, 4]);
-        block.extend(format!("x{nth:03}").bytes());
-        block.extend([1, b'y']);
-    }
-    frame(HEADERS, END_STREAM | END_HEADERS, stream, &block)
+    let names: Vec<_> = (0..more).map(|nth| format!("x{nth:03}")).collect();
+    let headers: Vec<_> = names.iter().map(|name| (name.as_str(), "y")).collect();
+    get_path(stream, "/healthz", &headers)
+}
+
+/// `GET` of a path with these headers.
+pub(crate) fn get_path(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
+    frame(HEADERS, END_STREAM | END_HEADERS, stream, &block(GET, path, headers))
 }
 
 /// A `POST` of JSON with these headers and the first byte of its body.
 pub(crate) fn unfinished_post(stream: u32, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
-    // :method POST, :scheme http, then :path and :authority by name and value (RFC 7541).
-    let mut block = vec![0x83, 0x86, 0x44];
+    let headers = [headers, &[("content-type", "application/json")]].concat();
+    let head = frame(HEADERS, END_HEADERS, stream, &block(POST, path, &headers));
+    [head, frame(DATA, 0, stream, b"{")].concat()
+}
+
+/// The header block of a request: `:method`, `:scheme http`, then `:path`, `:authority` and the headers by name and value
+/// (RFC 7541).
+fn block(method: u8, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
     let literal = |block: &mut Vec<u8>, text: &str| {
         block.push(u8::try_from(text.len()).ok().filter(|length| *length < 0x7f).unwrap());
         block.extend(text.bytes());
     };
+    let mut block = vec![method, 0x86, 0x44];
     literal(&mut block, path);
     block.extend(b"\x41\x09localhost");
-    for (name, value) in headers.iter().chain(&[("content-type", "application/json")]) {
+    for (name, value) in headers {
         block.push(0);
         literal(&mut block, name);
         literal(&mut block, value);
     }
-    [frame(HEADERS, END_HEADERS, stream, &block), frame(DATA, 0, stream, b"{")].concat()
+    block
 }
 
 /// A connection after the preface.
