@@ -30,6 +30,9 @@ use crate::model::ids::ResourceUri;
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::scope::Revision;
 
+/// The maximum length of a result, encoded, that is encoded on the async thread: a fraction of a millisecond.
+const LIGHT_BYTES: usize = 256 << 10;
+
 /// The maximum length of the arguments of a cached prompt: longer ones are rarely repeated.
 const MAX_KEPT_ARGUMENT_BYTES: usize = 1_024;
 
@@ -189,9 +192,14 @@ impl CallHandler {
         let view = context.view.clone();
         let messages =
             self.catalog.get_prompt(context.caller, view, name.as_str(), arguments, context.source_use);
-        let messages = Box::pin(messages).await?;
+        let messages = Arc::new(Box::pin(messages).await?);
         let result = match form {
-            ResultForm::Method => context.encode(ResultMembers::messages(&messages))?,
+            ResultForm::Method => {
+                let encoding = self.encode_long(context, context.dialect, &messages, |messages| {
+                    ResultMembers::messages(messages)
+                });
+                Box::pin(encoding).await?
+            }
             ResultForm::Tool { .. } => {
                 let known = legacy::content::known(&messages.messages, types);
                 let blocks = blocks::of_messages(&known, self.tool_result_bytes)?;
@@ -207,6 +215,25 @@ impl CallHandler {
             self.results.keep(key, &result, context.caller.tenant);
         }
         Ok(result)
+    }
+
+    /// The result with the members of `value`. A long one is encoded off the async threads with a render permit of the payer,
+    /// since one that is too long for the cache is encoded at each request.
+    pub(super) async fn encode_long<T: Clone + Send + 'static>(
+        &self,
+        context: &CallContext<'_>,
+        dialect: Dialect,
+        value: &T,
+        members: fn(&T) -> ResultMembers<'_>,
+    ) -> Result<Bytes, Fault> {
+        let light = members(value);
+        if light.encoded_len() <= LIGHT_BYTES {
+            return context.encode_in(dialect, light);
+        }
+        let (caller, view, value) = (context.caller.clone(), context.view.clone(), value.clone());
+        let payer = caller.payer();
+        let job = move || encode(&caller, view.snapshot(), dialect, members(&value));
+        self.catalog.renderer().run_to_end(payer, job).await?
     }
 }
 
@@ -249,7 +276,7 @@ impl CallContext<'_> {
 }
 
 /// The result of a call, in a dialect.
-pub(super) fn encode(
+fn encode(
     caller: &Caller,
     snapshot: &AgentSnapshot,
     dialect: Dialect,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::call_handler::{CallContext, CallHandler, Dialect, encode};
+use super::call_handler::{CallContext, CallHandler, Dialect};
 use super::result::ResultMembers;
 use super::results::{ReadVersion, ResultForm, ResultSubject, Stamp};
 use super::tools::blocks;
@@ -14,9 +14,6 @@ use crate::model::call::Contents;
 use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::sources::Outside;
-
-/// The maximum length of contents, encoded, that are encoded on the async thread: a fraction of a millisecond.
-const LIGHT_BYTES: usize = 256 << 10;
 
 /// The significant bits of the time for which clients may cache content from a source.
 const TIME_BITS: u32 = 7;
@@ -83,22 +80,13 @@ impl CallHandler {
         Ok(result)
     }
 
-    /// The result of a read: clients may cache content from a source for as long as the gateway does. A long one is encoded
-    /// off the async threads with a render permit of the payer, since one that is too long for the cache is encoded at each
-    /// request.
+    /// The result of a read: clients may cache content from a source for as long as the gateway does.
     async fn encode_contents(&self, context: &CallContext<'_>, contents: &Contents) -> Result<Bytes, Fault> {
         let dialect = match (context.dialect, contents.fresh_for) {
             (Dialect::Modern { .. }, Some(ttl)) => Dialect::Modern { ttl },
             (dialect, _) => dialect,
         };
-        let members = ResultMembers::contents(contents);
-        if members.encoded_len() <= LIGHT_BYTES {
-            return context.encode_in(dialect, members);
-        }
-        let (caller, view, contents) = (context.caller.clone(), context.view.clone(), contents.clone());
-        let payer = caller.payer();
-        let job = move || encode(&caller, view.snapshot(), dialect, ResultMembers::contents(&contents));
-        self.catalog.renderer().run_to_end(payer, job).await?
+        self.encode_long(context, dialect, contents, |contents| ResultMembers::contents(contents)).await
     }
 }
 

@@ -202,15 +202,22 @@ async fn results_too_long_for_the_cache_are_encoded_with_a_render_permit() {
     let long = "long ".repeat(1 << 20);
     replica.put("a", "x:long", &long).await;
     assert_eq!(replica.http.text("a", &key, "x:long").await.as_deref(), Some(&*long));
-    // Each read encodes it again, one at a time; none waits here.
-    let read = async || replica.http.call("a", &key, "resources/read", json!({"uri": "x:long"})).await;
-    eventually("reads at the same time are refused", async || {
-        let answers = join_all((0..4).map(|_| read())).await;
-        let refused =
-            answers.iter().filter(|answer| answer["error"]["data"]["code"] == "unavailable").count();
-        let answered = answers.iter().filter(|answer| answer["result"].is_object()).count();
-        assert_eq!(refused + answered, answers.len());
-        refused > 0
-    })
-    .await;
+    let embedded = json!({"type": "resource", "resource": {"uri": "x:long"}});
+    let prompt = json!({"messages": [{"role": "user", "content": embedded}]});
+    assert_eq!(replica.http.admin(&key, "PUT", "/agents/a/prompts/p", Some(prompt)).await.status, 201);
+    // Each request encodes it again, one at a time; none waits here.
+    for (method, params) in
+        [("resources/read", json!({"uri": "x:long"})), ("prompts/get", json!({"name": "p"}))]
+    {
+        let call = async || replica.http.call("a", &key, method, params.clone()).await;
+        eventually(&format!("{method} at the same time is refused"), async || {
+            let answers = join_all((0..4).map(|_| call())).await;
+            let refused =
+                answers.iter().filter(|answer| answer["error"]["data"]["code"] == "unavailable").count();
+            let answered = answers.iter().filter(|answer| answer["result"].is_object()).count();
+            assert_eq!(refused + answered, answers.len());
+            refused > 0
+        })
+        .await;
+    }
 }

@@ -28,7 +28,8 @@ const LONG_WAIT: Duration = Duration::from_secs(10);
 /// bounded: at the default limits within some hundred milliseconds. A render that has not begun by the timeout never
 /// does.
 ///
-/// The places go round between the payers that wait for one, so that none of them delays another by more than a render.
+/// The places go round between the payers that wait for one, so that none of them delays another by more than a render, or the
+/// encoding of one result (see [`run_to_end`](Self::run_to_end)).
 #[derive(Debug)]
 pub struct Renderer {
     pub(super) places: Arc<FairSemaphore<Payer>>,
