@@ -106,7 +106,8 @@ impl Catalog {
             .await
     }
 
-    /// A dry run of [`apply_manifest`](Self::apply_manifest): returns its effect without making it.
+    /// A dry run of [`apply_manifest`](Self::apply_manifest) of a manifest that passed
+    /// [`check_manifest`](Self::check_manifest): returns its effect without making it.
     ///
     /// # Errors
     /// Those of [`apply_manifest`](Self::apply_manifest).
@@ -116,7 +117,6 @@ impl Catalog {
         wanted: &NewManifest,
         condition: &Precondition,
     ) -> Result<Applied, Fault> {
-        self.check_manifest(agent, wanted).await?;
         let mut view = self.store.snapshot().await?;
         let revision = present(&mut view, agent).await?;
         let stored = self.stored(&mut view, agent).await?;
@@ -164,8 +164,12 @@ impl Catalog {
         Ok(())
     }
 
-    /// Makes the checks that need no lock on the agent.
-    async fn check_manifest(&self, agent: &Agent, wanted: &NewManifest) -> Result<(), Fault> {
+    /// Makes the checks that need no lock on the agent. Statements of content sources are prepared at their databases, each of
+    /// which may take the time of its connection.
+    ///
+    /// # Errors
+    /// Those of [`apply_manifest`](Self::apply_manifest).
+    pub async fn check_manifest(&self, agent: &Agent, wanted: &NewManifest) -> Result<(), Fault> {
         each_kind!(K => check_list::<K>(listed::<K>(wanted), K::most(&self.limits))?);
         let mut checked = false;
         each_kind!(K => checked |= is_checked::<K>(wanted));

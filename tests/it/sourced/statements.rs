@@ -3,10 +3,14 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::support::answers::{normalized, problem};
 use crate::support::app::{Builder, Replica, encode, resource};
 use crate::support::cluster::{Database, database};
+use crate::support::wait::DEADLINE;
 
 /// Makes a database of forecasts.
 fn fill(file: &Path) {
@@ -91,6 +95,35 @@ async fn statement_is_prepared_when_it_is_registered() {
     let answer = site.replica.admin("PUT", "/agents/notes/manifest?dryRun=true", Some(manifest)).await;
     let expected = "resources[0] (test://b): source.statement: the connection has no statement of this name";
     assert_eq!(normalized(&answer), problem(400, "invalid_params", expected));
+}
+
+#[tokio::test]
+async fn dry_runs_await_databases_without_permits_for_queries() {
+    let site = Site::new().await;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("postgres://reader@{}/weather?sslmode=disable", silent.local_addr().unwrap());
+    let settings = json!({"url": url, "allowNetworks": ["127.0.0.0/8"], "allowStatements": true});
+    let new = json!({"id": "silent", "kind": "sql", "tenants": "*", "settings": settings, "limits": {"timeoutMs": 120_000}});
+    let made = site.replica.admin("POST", "/connections", Some(new)).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let source = json!({"connection": "silent", "statement": "select 1", "format": "json"});
+    let manifest =
+        json!({"apiVersion": "waggle/v1", "resources": [{"uri": "test://b", "name": "b", "source": source}]});
+    // As many as there are permits for queries.
+    let mut checked = JoinSet::new();
+    let mut awaited = Vec::new();
+    for _ in 0..4 {
+        let (http, operator, manifest) =
+            (site.replica.http.clone(), site.replica.operator.clone(), manifest.clone());
+        checked.spawn(async move {
+            http.admin(&operator, "PUT", "/agents/notes/manifest?dryRun=true", Some(manifest)).await.status
+        });
+        awaited.push(timeout(DEADLINE, silent.accept()).await.unwrap().unwrap());
+    }
+    assert_eq!(site.replica.admin("GET", "/agents", None).await.status, 200);
+    // Databases that cannot be asked refuse nothing.
+    drop((silent, awaited));
+    assert!(checked.join_all().await.iter().all(|status| *status == 200));
 }
 
 #[tokio::test]
