@@ -298,8 +298,8 @@ pub(super) async fn list_owner(
 
 /// Changes the limits and the labels of a key.
 ///
-/// An owner key changes only keys whose scopes and networks it has, and labels only of keys that expire no later and have no
-/// higher rate.
+/// An owner key changes only keys whose scopes and networks it has, and adds labels only to keys that expire no later and have
+/// no higher rate.
 #[utoipa::path(
     patch,
     path = "/admin/v1/keys/{key}",

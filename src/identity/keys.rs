@@ -386,7 +386,9 @@ impl KeyChange {
         let mut changed = ApiKey { limits: limits.unwrap_or(present.limits), ..present.clone() };
         if let Some(labels) = self.labels {
             changed.labels = checked_labels(present.agent, labels)?;
-            bounds.check_labelled(&changed)?;
+            if !changed.labels.is_subset(&present.labels) {
+                bounds.check_labelled(&changed)?;
+            }
         }
         Ok(changed)
     }

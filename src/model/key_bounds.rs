@@ -127,7 +127,7 @@ impl KeyBounds {
         within(maker, &key.networks)
     }
 
-    /// Checks that a key whose labels are changed neither outlives the calling key nor has a higher rate: what it sees by the
+    /// Checks that a key to which labels are added neither outlives the calling key nor has a higher rate: what it sees by the
     /// change it would see after the end of that key.
     ///
     /// # Errors

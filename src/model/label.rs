@@ -103,6 +103,11 @@ impl Labels {
         few.iter().any(|label| many.binary_search(label).is_ok())
     }
 
+    /// Whether `other` has all of them.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.iter().all(|label| other.as_slice().binary_search(label).is_ok())
+    }
+
     /// The bytes of the heap memory.
     pub fn heap(&self) -> usize {
         let texts = |labels: &[Label]| labels.iter().map(|label| behind_arc(label.0.len())).sum::<usize>();

@@ -186,6 +186,14 @@ async fn narrow_owner_key_rotates_and_changes_keys_within_its_bounds() {
     assert_eq!(patch(&short, secret).await, forbidden(rate));
     let both = json!({"labels": ["secret"], "limits": {"perSecond": 20, "burst": 30}});
     assert_eq!(patch(&short, both).await["body"]["labels"], json!(["secret"]));
+    // Whatever takes labels away may do so.
+    let labelled =
+        operators(json!({"scopes": ["registry"], "networks": ["127.0.0.1"], "labels": ["a", "b"]})).await;
+    for labels in [json!(["b", "a"]), json!(["a"]), json!([])] {
+        let patched = patch(&labelled, json!({"labels": labels})).await;
+        assert_eq!(patched["status"], 200, "{patched}");
+    }
+    assert_eq!(patch(&labelled, json!({"labels": ["a"]})).await, forbidden(&earlier));
 
     let limits = async |limits: Value| patch(&within, json!({"limits": limits})).await;
     assert_eq!(limits(json!({"perSecond": 30})).await, forbidden(rate));
