@@ -145,7 +145,14 @@ impl Endpoint {
         }
         request.awaits_body = true;
         let reserve = |bytes| admission.reserve(bytes);
-        match body::read(body, self.options.body_bytes, self.authenticator.limits().pace(), reserve).await {
+        let other = self.options.costs.other;
+        // A body that has not arrived when the time of the request is over, which drops this future, costs as one that is too
+        // slow does.
+        let unpaid = scopeguard::guard((), |()| _ = admission.charge(other));
+        let received =
+            body::read(body, self.options.body_bytes, self.authenticator.limits().pace(), reserve).await;
+        scopeguard::ScopeGuard::into_inner(unpaid);
+        match received {
             Ok(Received { bytes, mut reserved }) => {
                 request.body(&bytes);
                 let mut caller = caller;
@@ -161,7 +168,7 @@ impl Endpoint {
             }
             Err(fault @ Fault::Unavailable { .. }) => Box::pin(refuse(request, &fault, body)).await,
             // Too long, too slow or broken off.
-            Err(fault) => match admission.charge(self.options.costs.other) {
+            Err(fault) => match admission.charge(other) {
                 Ok(status) => {
                     request.rate_limit = status;
                     fail(request, &fault)

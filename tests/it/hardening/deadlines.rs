@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use waggle::model::sources::FailPoint;
 
@@ -116,6 +116,26 @@ async fn slow_body_ends_at_the_request_timeout_on_every_surface() {
         assert!(statuses.contains(&status), "{path} {credential}: {received:?}");
         assert!(idle.stays_open(), "{path} {credential}: closed after more than four seconds: {took:?}");
     }
+}
+
+#[tokio::test]
+async fn body_that_does_not_arrive_in_the_time_of_a_request_is_charged() {
+    let database = database().await;
+    let mut builder = Builder::new(&database).set("WAGGLE_SERVER__REQUEST_SECONDS", 2);
+    for (limit, value) in
+        [("LIMITS__AGENT_PER_SECOND", 0), ("LIMITS__TENANT_PER_SECOND", 0), ("LIMITS__KEY_PER_SECOND", 1)]
+    {
+        builder = builder.set(&format!("WAGGLE_{limit}"), value);
+    }
+    // After one such body, the key is refused for minutes.
+    let replica = builder.set("WAGGLE_COSTS__OTHER", 400).start().await;
+    let key = replica.acme("a").await;
+    let mut late = replica.http.begin("a", &key, 9_999).await;
+    let mut answer = [0; 13];
+    tokio::time::timeout(WITHIN, late.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(std::str::from_utf8(&answer), Ok("HTTP/1.1 400 "));
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    assert_eq!(replica.http.post("a", &key, &ping).await.status, 429);
 }
 
 #[tokio::test]
