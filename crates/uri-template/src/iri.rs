@@ -4,15 +4,17 @@ use std::borrow::Cow;
 
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 
+use crate::MAX_TEMPLATE_BYTES;
+
 /// Percent-encodes every character outside of ASCII in UTF-8 (RFC 3987, section 3.1).
 pub fn encode_non_ascii(text: &str) -> String {
     utf8_percent_encode(text, &AsciiSet::EMPTY).to_string()
 }
 
 /// Percent-encodes every character outside of ASCII in the literal text of a template: the text by which the template is
-/// compared. Expressions are left unchanged.
+/// compared. Expressions are left unchanged, and so is a text that is too long for a template.
 pub fn encode_literals(text: &str) -> Cow<'_, str> {
-    if text.is_ascii() {
+    if text.is_ascii() || text.len() > MAX_TEMPLATE_BYTES {
         return Cow::Borrowed(text);
     }
     let pieces = text.split_inclusive('}').map(|piece| {
