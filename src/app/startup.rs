@@ -47,17 +47,20 @@ pub(super) async fn prepare(
     }
 }
 
-/// Migrates the schema; waits up to a minute for an unreachable database.
+/// Migrates the schema; waits up to a minute for an unreachable database, from the first failure on.
 ///
 /// # Errors
 /// As [`prepare`], and if the minute is over.
 pub(super) async fn migrate(store: &Store, random: &dyn Random) -> Result<SchemaStatus, AppError> {
-    let deadline = Instant::now() + TIMEOUT;
+    let mut deadline = None;
     let mut attempts = Attempts::new(store, random);
     loop {
         match store.migrate().await {
             Ok(before) => return Ok(before),
-            Err(error) if error.is_unavailable() && Instant::now() < deadline => {
+            Err(error)
+                if error.is_unavailable()
+                    && Instant::now() < *deadline.get_or_insert_with(|| Instant::now() + TIMEOUT) =>
+            {
                 attempts.wait(&error).await;
             }
             Err(error) => return Err(AppError::Database(store.location(), error)),

@@ -130,8 +130,9 @@ impl Store {
         }
         let migrator = migrator();
         let before = SchemaStatus::read(&migrator, &mut connection).await?;
-        // sqlx creates its table if it does not exist, for which PostgreSQL sends a notice if it does.
-        in_time(connection.execute("set client_min_messages to warning")).await?;
+        // sqlx creates its table if it does not exist, for which PostgreSQL sends a notice if it does. A role or database may
+        // limit the time of statements, which would end the creation of a large index in each attempt.
+        in_time(connection.execute("set client_min_messages to warning; set statement_timeout = 0")).await?;
         let migrating = apply(&migrator, &before, &mut connection);
         tokio::time::timeout(MIGRATION_TIMEOUT, migrating).await.map_err(|_| StoreError::Timeout)??;
         if self.owner.is_some() {
@@ -158,7 +159,11 @@ async fn apply(
         }
         while let Err(error) = migrator.run_direct(Some(*version), connection, false).await {
             if !is_lock_timeout(&error) {
-                return Err(error.into());
+                let error = StoreError::from(error);
+                if error.is_unavailable() {
+                    tracing::warn!(migration = version, %error, "migration interrupted");
+                }
+                return Err(error);
             }
             tracing::warn!(migration = version, "migration waits for a lock; retrying");
             tokio::time::sleep(LOCK_RETRY).await;
