@@ -113,8 +113,8 @@ impl<C: Clock + Clone> Limits<C> {
         self.uploads.reserve(own, group, bytes)
     }
 
-    /// Reserves memory for a complete answer to a credential, or to the operator, but at most what one credential may have:
-    /// an answer is longer than the body that it was made of, and must not be refused for that. Apart from the memory of
+    /// Reserves memory for a complete answer to a credential, or to the operator, but at most half of what one credential may
+    /// have: an answer is longer than the body that it was made of, and must not be refused for that, nor while another is sent. Apart from the memory of
     /// bodies: an answer is held for as long as its client takes to read it, and must not keep bodies from arriving.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl<C: Clock + Clone> Limits<C> {
         credential: Option<&Credential>,
         bytes: usize,
     ) -> Result<UploadReservation, Fault> {
-        let most = usize::try_from(self.answers.options().per_key).unwrap_or(usize::MAX);
+        let most = usize::try_from(self.answers.options().per_key / 2).unwrap_or(usize::MAX);
         let own = credential.map(|credential| Uploader::Key(credential.key));
         let group = credential.map(|credential| Uploader::Tenant(credential.tenant));
         self.answers.reserve(own, group, bytes.min(most))

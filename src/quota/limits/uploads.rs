@@ -73,8 +73,8 @@ impl Uploads {
     /// The bounds on unsent answers beside those on bodies.
     pub(super) fn of_answers(bodies: UploadOptions) -> Arc<Self> {
         let UploadOptions { total, per_tenant, per_key, pace } = bodies;
-        let per_tenant = per_tenant / 2;
-        Self::new(UploadOptions { total: total / 2, per_tenant, per_key: per_key.min(per_tenant) / 2, pace })
+        let per_key = per_key.min(per_tenant) / 4;
+        Self::new(UploadOptions { total: total / 2, per_tenant: per_tenant / 2, per_key, pace })
     }
 
     pub(super) fn options(&self) -> &UploadOptions {
