@@ -123,7 +123,7 @@ fn get(sources: &Sources<'_>, output: OutputArgs, it: &Addressed) -> Result<(), 
         };
     }
     if let Some(source) = members.get("source") {
-        let _ = writeln!(below, "\nsource: {source}");
+        let _ = writeln!(below, "\nsource: {}", printable(&source.to_string()));
     } else {
         members["size"] = size.into();
     }
