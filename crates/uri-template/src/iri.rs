@@ -28,3 +28,19 @@ pub fn encode_literals(text: &str) -> Cow<'_, str> {
 pub fn is_bidi_formatting(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}')
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::encode_literals;
+    use crate::MAX_TEMPLATE_BYTES;
+
+    #[test]
+    fn literals_of_a_template_are_encoded() {
+        assert_eq!(encode_literals("x:é/{é}/ß"), "x:%C3%A9/{é}/%C3%9F");
+        for unchanged in ["x:e/{a}".to_owned(), "é".repeat(MAX_TEMPLATE_BYTES)] {
+            assert!(matches!(encode_literals(&unchanged), Cow::Borrowed(same) if same == unchanged));
+        }
+    }
+}

@@ -94,6 +94,16 @@ async fn upload_memory_is_shared_between_tenants() {
     assert!(refused.starts_with("HTTP/1.1 503 "), "the process has 2 MiB left: {refused}");
 }
 
+/// Requests an answer, which is not read.
+async fn leave_unread(replica: &Replica, path: &str, bearer: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut stream = socket.connect(replica.running.address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {bearer}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
 #[tokio::test]
 async fn unread_answers_of_one_key_reserve_memory_apart_from_bodies() {
     const SIZE: usize = 4 * MIB;
@@ -106,12 +116,7 @@ async fn unread_answers_of_one_key_reserve_memory_apart_from_bodies() {
     assert_eq!(replica.http.send("PUT", PATH, &headers, vec![0; SIZE]).await.status, 201);
     let mut unread = Vec::new();
     for nth in 1..=4 {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_recv_buffer_size(4_096).unwrap();
-        let mut stream = socket.connect(replica.running.address).await.unwrap();
-        let head = format!("GET {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {bearer}\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        unread.push(stream);
+        unread.push(leave_unread(&replica, PATH, &bearer).await);
         wait_for_reserved(&replica, nth * SIZE).await;
     }
     assert_eq!(replica.http.send("GET", PATH, &headers, "").await.status, 503);
@@ -124,8 +129,15 @@ async fn unread_answers_of_one_key_reserve_memory_apart_from_bodies() {
     wait_for_reserved(&replica, 3 * SIZE).await;
     let read = replica.http.send("GET", PATH, &headers, "").await;
     assert_eq!((read.status.as_u16(), read.text().len()), (200, SIZE));
-    drop(unread);
+    unread.clear();
     wait_for_reserved(&replica, 0).await;
+
+    // One longer answer leaves half of the memory.
+    assert_eq!(replica.http.send("PUT", PATH, &headers, vec![0; 3 * SIZE]).await.status, 200);
+    for nth in 1..=2 {
+        unread.push(leave_unread(&replica, PATH, &bearer).await);
+        wait_for_reserved(&replica, nth * 2 * SIZE).await;
+    }
 }
 
 #[tokio::test]
