@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use content_source::{ChangeHint, FetchError, Path, Segment};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::content::{MIN_REVISION_INTERVAL, NextPoll, WatchedContent};
@@ -16,7 +16,7 @@ use super::files::ConnectionFiles;
 use super::hints::Hints;
 use super::poll::{PollResult, Verdict};
 use super::record::StoredBytes;
-use super::schedule::Schedule;
+use super::schedule::{MAX_POLLS, Schedule};
 use crate::cache::FairSemaphore;
 use crate::catalog::Catalog;
 use crate::model::caller::Payer;
@@ -29,8 +29,6 @@ use crate::store::watching::WatchedSubject;
 
 /// The maximum number of watched contents of a connection; further ones are watched once others are not.
 const MAX_WATCHED: i64 = 50_000;
-/// The maximum number of concurrent fetches of a connection.
-const MAX_POLLS: usize = 8;
 /// How long a poll waits for a permit among those of all connections, which are given in turn between tenants.
 const PERMIT_TIMEOUT: Duration = Duration::from_mins(1);
 /// How often it is compared whether the connection changed.
@@ -96,7 +94,8 @@ impl ConnectionWatch {
     /// Watches until the lease is given up, which ends `held`.
     pub(super) async fn run(mut self, mut held: watch::Receiver<HeldLease>) {
         let mut hints = Hints::new(self.held.lease.connection);
-        let mut polls = JoinSet::new();
+        // Their tenants, by the ids of their tasks.
+        let (mut polls, mut tenants) = (JoinSet::new(), HashMap::new());
         let mut reads_at = Some(Instant::now());
         let mut expiries = interval(EXPIRE_INTERVAL);
         expiries.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -125,8 +124,12 @@ impl ConnectionWatch {
                     }
                     reads_at = Some(Instant::now());
                 }
-                Some(ended) = polls.join_next() => {
-                    if let Ok(ended) = ended {
+                Some(ended) = polls.join_next_with_id() => {
+                    let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+                    if let Some(tenant) = tenants.remove(&id) {
+                        self.schedule.ended(tenant);
+                    }
+                    if let Ok((_, ended)) = ended {
                         self.ended(ended, &mut hints);
                     }
                 }
@@ -145,9 +148,9 @@ impl ConnectionWatch {
                 () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
             }
             while polls.len() < MAX_POLLS
-                && let Some(poll) = self.begin()
+                && let Some((tenant, poll)) = self.begin()
             {
-                polls.spawn(poll);
+                tenants.insert(polls.spawn(poll).id(), tenant);
             }
         }
     }
@@ -186,22 +189,27 @@ impl ConnectionWatch {
         }
     }
 
-    /// Begins the next poll that is due.
-    fn begin(&mut self) -> Option<impl Future<Output = EndedPoll> + Send + use<>> {
+    /// Begins the next poll that is due, of a tenant.
+    fn begin(&mut self) -> Option<(TenantId, impl Future<Output = EndedPoll> + Send + use<>)> {
         let subject = self.schedule.take_due(Instant::now())?;
-        let watched = self.watched.get_mut(&subject)?;
+        let Some(watched) = self.watched.get_mut(&subject) else {
+            self.schedule.ended(subject.0.tenant);
+            return None;
+        };
         (watched.is_polled, watched.is_stale) = (true, false);
         let (catalog, permits) = (Arc::clone(&self.catalog), Arc::clone(&self.permits));
         let (lease, known, stored) = (self.held.lease, watched.known.clone(), Arc::clone(&self.stored));
-        Some(async move {
-            let permit = permits.acquire(subject.0.tenant, PERMIT_TIMEOUT).await;
+        let tenant = subject.0.tenant;
+        let poll = async move {
+            let permit = permits.acquire(tenant, PERMIT_TIMEOUT).await;
             let result = match permit {
                 Some(_) => catalog.poll(&lease, &subject, &known, &stored).await,
                 None => Err(Fault::SourceFailed(FetchError::Busy)),
             };
             drop(permit);
             EndedPoll { subject, result, jitter: catalog.jitter() }
-        })
+        };
+        Some((tenant, poll))
     }
 
     /// Schedules the next poll of content whose poll ended, and takes over what was found.

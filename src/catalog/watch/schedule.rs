@@ -7,7 +7,13 @@ use tokio::time::Instant;
 use crate::model::ids::TenantId;
 use crate::store::watching::WatchedSubject;
 
-/// The times at which subjects are due, each at most once. Those that are due are taken in turn between tenants.
+/// The maximum number of concurrent polls of a connection.
+pub(super) const MAX_POLLS: usize = 8;
+/// The maximum number of those of a tenant: one whose polls wait, or whose sources hang, leaves some to others.
+const MAX_OF_TENANT: usize = MAX_POLLS / 2;
+
+/// The times at which subjects are due, each at most once. Those that are due are taken in turn between tenants, except of
+/// tenants with as many polls in progress as one may have.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     queues: HashMap<TenantId, Queue>,
@@ -24,12 +30,19 @@ pub(super) struct Schedule {
 #[derive(Debug, Default)]
 struct Queue {
     subjects: BTreeSet<(Instant, WatchedSubject)>,
+    /// How many were taken whose polls have not ended.
+    polls: usize,
     is_in_turns: bool,
 }
 
 impl Queue {
+    /// When the first subject is due that may be polled.
     fn first(&self) -> Option<Instant> {
-        self.subjects.first().map(|(at, _)| *at)
+        self.subjects.first().map(|(at, _)| *at).filter(|_| self.polls < MAX_OF_TENANT)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.subjects.is_empty() && self.polls == 0
     }
 }
 
@@ -62,14 +75,21 @@ impl Schedule {
         if queue.is_in_turns {
             return;
         }
-        let after = queue.first();
+        let (after, is_empty) = (queue.first(), queue.is_empty());
         if let Some(before) = before {
             self.firsts.remove(&(before, tenant));
         }
-        match after {
-            Some(after) => _ = self.firsts.insert((after, tenant)),
-            None => _ = self.queues.remove(&tenant),
+        if let Some(after) = after {
+            self.firsts.insert((after, tenant));
         }
+        if is_empty {
+            self.queues.remove(&tenant);
+        }
+    }
+
+    /// A poll of a subject of a tenant that was taken ended.
+    pub(super) fn ended(&mut self, tenant: TenantId) {
+        self.change(tenant, |queue| queue.polls = queue.polls.saturating_sub(1));
     }
 
     /// When the next subject is due.
@@ -77,7 +97,8 @@ impl Schedule {
         if self.turns.is_empty() { self.firsts.first().map(|(at, _)| *at) } else { self.taken }
     }
 
-    /// Takes the subject of the next tenant in turn that has been due for longest.
+    /// Takes the subject of the next tenant in turn that has been due for longest. Its poll is in progress until it
+    /// [`ended`](Self::ended).
     pub(super) fn take_due(&mut self, now: Instant) -> Option<WatchedSubject> {
         self.taken = Some(now);
         while self.firsts.first().is_some_and(|(at, _)| *at <= now)
@@ -90,13 +111,19 @@ impl Schedule {
             let queue = self.queues.entry(tenant).or_default();
             let is_due = queue.first().is_some_and(|at| at <= now);
             let taken = if is_due { queue.subjects.pop_first() } else { None };
+            queue.polls += usize::from(taken.is_some());
             match queue.first() {
                 Some(at) if at <= now => self.turns.push_back(tenant),
-                Some(at) => {
+                first => {
                     queue.is_in_turns = false;
-                    self.firsts.insert((at, tenant));
+                    let is_empty = queue.is_empty();
+                    if let Some(at) = first {
+                        self.firsts.insert((at, tenant));
+                    }
+                    if is_empty {
+                        self.queues.remove(&tenant);
+                    }
                 }
-                None => _ = self.queues.remove(&tenant),
             }
             if let Some((_, subject)) = taken {
                 self.times.remove(&subject);
@@ -114,7 +141,7 @@ mod tests {
     use tokio::time::Instant;
     use uuid::Uuid;
 
-    use super::Schedule;
+    use super::{MAX_POLLS, Schedule};
     use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
     use crate::store::watching::WatchedSubject;
 
@@ -127,6 +154,39 @@ mod tests {
         (agent, ResourceUri::parse(uri).unwrap().into())
     }
 
+    /// A subject whose poll has ended.
+    fn taken_and_ended(schedule: &mut Schedule, now: Instant) -> Option<WatchedSubject> {
+        let taken = schedule.take_due(now)?;
+        schedule.ended(taken.0.tenant);
+        Some(taken)
+    }
+
+    #[test]
+    fn polls_in_progress_of_a_tenant_leave_half_to_others() {
+        let now = Instant::now();
+        let many: Vec<_> = (0..=MAX_POLLS).map(|number| subject_of(1, &format!("a:{number}"))).collect();
+        let others = ["b:0", "b:1"].map(|uri| subject_of(2, uri));
+        let mut schedule = Schedule::default();
+        for subject in &many {
+            schedule.set(subject, now);
+        }
+        for subject in &many[..MAX_POLLS / 2] {
+            assert_eq!(schedule.take_due(now).as_ref(), Some(subject));
+        }
+        // Nothing is waited for either, except the end of a poll.
+        assert_eq!((schedule.take_due(now), schedule.next()), (None, None));
+        schedule.set(&others[0], now);
+        assert_eq!(schedule.take_due(now).as_ref(), Some(&others[0]));
+        // Changes meanwhile do not pass the limit.
+        schedule.remove(&many[MAX_POLLS]);
+        schedule.set(&many[0], now);
+        schedule.set(&others[1], now + Duration::from_secs(9));
+        assert_eq!((schedule.take_due(now), schedule.next()), (None, Some(now + Duration::from_secs(9))));
+        schedule.ended(many[0].0.tenant);
+        assert_eq!((schedule.next(), schedule.take_due(now)), (Some(now), Some(many[0].clone())));
+        assert_eq!(schedule.take_due(now), None);
+    }
+
     #[test]
     fn subjects_that_are_due_are_taken_in_turn_between_tenants() {
         let now = Instant::now();
@@ -137,14 +197,14 @@ mod tests {
         for (subject, seconds) in many.iter().zip([1, 1, 2, 2]).chain(few.iter().zip([3, 9])) {
             schedule.set(subject, at(seconds));
         }
-        let taken = [3, 3, 3].map(|seconds| schedule.take_due(at(seconds)));
+        let taken = [3, 3, 3].map(|seconds| taken_and_ended(&mut schedule, at(seconds)));
         assert_eq!(taken, [&many[0], &few[0], &many[1]].map(|subject| Some(subject.clone())));
         // Those whose turn is awaited may change.
         schedule.remove(&many[2]);
         schedule.set(&many[3], at(5));
         assert!(schedule.next().is_some_and(|next| next <= at(3)));
         assert_eq!((schedule.take_due(at(4)), schedule.next()), (None, Some(at(5))));
-        let taken = [5, 8, 9].map(|seconds| schedule.take_due(at(seconds)));
+        let taken = [5, 8, 9].map(|seconds| taken_and_ended(&mut schedule, at(seconds)));
         assert_eq!(taken, [Some(many[3].clone()), None, Some(few[1].clone())]);
         assert_eq!((schedule.next(), schedule.queues.len(), schedule.times.len()), (None, 0, 0));
     }
@@ -163,7 +223,7 @@ mod tests {
         schedule.advance(&b, at(1));
         schedule.remove(&subject("a:d"));
         assert_eq!((schedule.next(), schedule.take_due(now)), (Some(at(1)), None));
-        let taken = [2, 2, 2, 3, 9].map(|seconds| schedule.take_due(at(seconds)));
+        let taken = [2, 2, 2, 3, 9].map(|seconds| taken_and_ended(&mut schedule, at(seconds)));
         assert_eq!(taken, [Some(b), Some(c.clone()), None, Some(a), None]);
         schedule.set(&c, at(1));
         schedule.remove(&c);
