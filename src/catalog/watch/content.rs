@@ -28,9 +28,10 @@ pub(super) struct WatchedContent {
     /// No poll before: a revision was just made.
     pub(super) not_before: Instant,
     pub(super) path: Option<Path>,
-    every: Duration,
+    /// How often content of its connection is polled; `None` until it was fetched.
+    every: Option<Duration>,
     failures: u32,
-    /// How many times in a row the rate of polls was used up.
+    /// How many times in a row a poll was refused.
     refusals: u32,
     /// Whether a poll is in progress.
     pub(super) is_polled: bool,
@@ -56,7 +57,7 @@ impl WatchedContent {
             known: Known { recorded, contents: None },
             not_before: now,
             path: None,
-            every: MIN_REVISION_INTERVAL,
+            every: None,
             failures: 0,
             refusals: 0,
             is_polled: false,
@@ -77,27 +78,31 @@ impl WatchedContent {
         match result {
             Ok(Some(found)) => {
                 (self.failures, self.refusals, self.is_urgent) = (0, 0, false);
-                self.every = found.every;
+                let every = found.every;
+                self.every = Some(every);
                 if found.verdict == Verdict::Changed {
                     self.not_before = now + MIN_REVISION_INTERVAL;
                 }
                 match (found.verdict, found.source.0) {
                     (Verdict::Open, _) => NextPoll::After(MIN_REVISION_INTERVAL),
-                    (_, Kind::Git) => NextPoll::WithRound(self.every),
+                    (_, Kind::Git) => NextPoll::WithRound(every),
                     (_, Kind::File) if is_reported => NextPoll::After(SCAN_INTERVAL),
                     (_, Kind::File) => NextPoll::After(FILE_POLL_INTERVAL),
-                    _ if is_reported => NextPoll::After(self.every.max(SCAN_INTERVAL)),
-                    _ => NextPoll::After(self.every),
+                    _ if is_reported => NextPoll::After(every.max(SCAN_INTERVAL)),
+                    _ => NextPoll::After(every),
                 }
             }
-            Ok(None) => NextPoll::After(self.every.max(MIN_REVISION_INTERVAL)),
-            // The rate of polls is used up: that is no failure. Later each time: what is refused takes time, too, if there is
-            // much of it.
+            Ok(None) => NextPoll::After(self.every.unwrap_or_default().max(MIN_REVISION_INTERVAL)),
+            // The rate of polls is used up, or the circuit is open: that is no failure. Later each time: what is refused takes
+            // time, too, if there is much of it. What failed before is polled no sooner for it.
             Err(Fault::SourceFailed(FetchError::Busy)) => {
                 let first = if self.is_urgent { URGENT_RETRY_DELAY } else { MIN_REVISION_INTERVAL };
-                let longest = self.every.clamp(MIN_REVISION_INTERVAL, MAX_RETRY_DELAY);
+                let longest =
+                    self.every.unwrap_or(MAX_RETRY_DELAY).clamp(MIN_REVISION_INTERVAL, MAX_RETRY_DELAY);
                 self.refusals = self.refusals.saturating_add(1);
-                NextPoll::After(Backoff::new(first, longest).delay(self.refusals - 1))
+                let refused = Backoff::new(first, longest).delay(self.refusals - 1);
+                let failed = (self.failures > 0).then(|| backed_off(self.every, self.failures));
+                NextPoll::After(failed.map_or(refused, |failed| failed.max(refused)))
             }
             Err(_) => {
                 self.failures = self.failures.saturating_add(1);
@@ -108,7 +113,8 @@ impl WatchedContent {
 }
 
 /// The time until the next poll after so many failures in a row.
-fn backed_off(every: Duration, failures: u32) -> Duration {
+fn backed_off(every: Option<Duration>, failures: u32) -> Duration {
+    let every = every.unwrap_or_default();
     let backoff = Backoff::new(every.max(MIN_REVISION_INTERVAL), every.max(MAX_RETRY_DELAY));
     backoff.delay(failures.saturating_sub(1))
 }
@@ -129,7 +135,7 @@ mod tests {
 
     #[test]
     fn failures_in_a_row_are_retried_ever_later() {
-        let after = |every, failures| backed_off(Duration::from_secs(every), failures).as_secs();
+        let after = |every, failures| backed_off(Some(Duration::from_secs(every)), failures).as_secs();
         assert_eq!([1, 2, 3, 7, 40].map(|failures| after(1, failures)), [1, 2, 4, 60, 60]);
         assert_eq!((after(0, 1), after(30, 1), after(30, 3), after(3_600, 5)), (1, 30, 60, 3_600));
     }
@@ -161,8 +167,12 @@ mod tests {
         };
         let urgent = [(); 3].map(|()| polled(true, FetchError::Busy));
         assert_eq!(urgent, [1, 2, 4].map(|times| After(URGENT_RETRY_DELAY * times)));
-        assert_eq!(polled(false, FetchError::Busy), After(Duration::from_secs(1)));
+        // Also what was never fetched is polled ever later.
+        assert_eq!(polled(false, FetchError::Busy), After(Duration::from_secs(8)));
         let failed = [(); 3].map(|()| polled(false, FetchError::Unreachable));
         assert_eq!(failed, [1, 2, 4].map(|seconds| After(Duration::from_secs(seconds))));
+        content.refusals = 0;
+        let refused = content.polled(&Err(Fault::SourceFailed(FetchError::Busy)), false, now);
+        assert_eq!(refused, After(Duration::from_secs(4)), "no sooner than if it had not been refused");
     }
 }
