@@ -45,6 +45,11 @@ impl Circuit {
         self.closed_at.is_some_and(|at| now < at)
     }
 
+    /// The time before which nothing is fetched; `None` while it is closed.
+    pub(super) fn closed_at(&self) -> Option<Instant> {
+        self.closed_at
+    }
+
     /// Whether the last fetch failed, or nothing is fetched.
     pub(super) fn is_failing(&self) -> bool {
         self.failures > 0 || self.closed_at.is_some()
@@ -73,6 +78,14 @@ impl Circuit {
             self.is_by_retry_after |= asked.is_some();
         }
         self.closed_at.is_some()
+    }
+
+    /// Opens it for as long as the source asks to be left alone, which answered to a fetch that does not count here.
+    pub(super) fn pause(&mut self, now: Instant, retry_after: Option<Duration>) {
+        if let Some(asked) = retry_after.filter(|asked| !asked.is_zero()) {
+            self.closed_at = self.closed_at.max(Some(now + asked.min(LONGEST_PAUSE)));
+            self.is_by_retry_after = true;
+        }
     }
 }
 
@@ -151,6 +164,23 @@ mod tests {
         circuit.succeed();
         assert!(!circuit.is_failing());
         assert!(!circuit.fail(start, Some(Duration::ZERO)) && circuit.admit(start) && circuit.admit(start));
+    }
+
+    #[test]
+    fn pause_for_another_fetch_opens_it_without_a_failure() {
+        let start = Instant::now();
+        let mut circuit = Circuit::default();
+        circuit.pause(start, None);
+        circuit.pause(start, Some(Duration::ZERO));
+        assert!(circuit.admit(start) && !circuit.is_failing());
+        circuit.pause(start, Some(Duration::from_secs(7)));
+        circuit.pause(start, Some(Duration::from_secs(2)));
+        // Those that began before do not end it.
+        circuit.succeed();
+        assert!(!circuit.admit(after(start, 6_999)) && circuit.admit(after(start, 7_000)));
+        circuit.succeed();
+        circuit.pause(start, Some(Duration::from_hours(24)));
+        assert!(!circuit.is_open(start + LONGEST_PAUSE));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Content from outside, fetched at most once at a time (single flight) and kept for as long as its definition allows.
 
+mod flights;
 mod kept;
 mod polled;
 mod probe;
@@ -8,7 +9,6 @@ mod runtime;
 mod scan;
 mod stored;
 
-use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use content_source::{FetchError, Fetched};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::flights::{EndGuard, Flight, Flights, Turn};
 use self::kept::{Ages, Kept, Key};
 use self::runtime::FetchRuntime;
+use super::cause::Cause;
 use super::connections::Connections;
 use super::counters::{Counters, FetchStats, ReadFrom, WatchEvent};
 use super::gate::{ANONYMOUS_PART, Gates};
@@ -61,9 +61,13 @@ impl From<FetchError> for ContentError {
     }
 }
 
-/// What a fetch in progress is for, and whether anonymous callers caused it: they have lower limits, so it serves them alone.
-type FlightKey = (Key, bool);
-type Flight = Shared<BoxFuture<'static, Result<Arc<Kept>, FetchError>>>;
+/// What a fetch found when its turn to ask came.
+enum Asked {
+    /// Another one was faster.
+    Newer(Arc<Kept>),
+    /// How the source answered, and when it was asked.
+    Answered(Result<Fetched, FetchError>, Instant),
+}
 
 /// Fetches content from outside, or has it in memory.
 #[derive(Debug)]
@@ -77,7 +81,7 @@ struct Inner {
     connections: Arc<Connections>,
     clock: Arc<dyn Clock>,
     kept: Arc<WeighedCache<Key, Arc<Kept>>>,
-    flights: Mutex<HashMap<FlightKey, Flight>>,
+    flights: Flights,
     gates: Gates,
     runtime: FetchRuntime,
     waiting: Arc<KeyedCounts<TenantId>>,
@@ -110,7 +114,7 @@ impl Fetcher {
             connections,
             clock,
             kept: WeighedCache::new(budget, "sources", |_| false),
-            flights: Mutex::default(),
+            flights: Flights::default(),
             gates: Gates::new(bytes_per_second),
             runtime: FetchRuntime::default(),
             waiting: Arc::default(),
@@ -147,7 +151,7 @@ impl Fetcher {
 
     /// The counters.
     pub fn stats(&self) -> FetchStats {
-        self.inner.counters.stats(self.inner.flights.lock().len())
+        self.inner.counters.stats(self.inner.flights.len())
     }
 
     /// Content from outside that is in memory and fresh. Waits for nothing; anything else is a matter of [`read`](Self::read).
@@ -179,6 +183,7 @@ impl Fetcher {
         let (ages, key) = (inner.ages(&wanted), Key::new(&connection, &wanted));
         let ContentRequest { payer, tenant, found, .. } = wanted;
         let is_anonymous = payer.is_anonymous();
+        let cause = if is_anonymous { Cause::Anonymous } else { Cause::Tenant };
         // The use was counted.
         let known = inner.kept.peek(&key);
         match known.as_ref().and_then(|known| known.fresh(ages)) {
@@ -190,7 +195,7 @@ impl Fetcher {
             None => {}
         }
         if let Some(stale) = known.as_ref().and_then(|known| known.stale(ages)) {
-            drop(Inner::flight(inner, (key, is_anonymous), &connection, (known, None), None));
+            drop(Inner::flight(inner, (key, cause), &connection, (known, None), None));
             inner.counters.read(ReadFrom::Stale);
             return Ok(stale);
         }
@@ -198,7 +203,7 @@ impl Fetcher {
         let _waiting = inner.waiting.try_add(tenant, most).ok_or(FetchError::Busy)?;
         before_wait();
         inner.counters.read(ReadFrom::Fetched);
-        let key = (key, is_anonymous);
+        let key = (key, cause);
         let flight = Inner::flight(inner, key.clone(), &connection, (known, found), None);
         let mut fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
         if fetched.is_of_round && fetched.checked.elapsed() >= ages.ttl {
@@ -219,62 +224,53 @@ impl Inner {
     /// `found` is what may be stored; `since` is when the round of polls began that it is part of.
     fn flight(
         inner: &Arc<Self>,
-        (key, is_anonymous): FlightKey,
+        (key, cause): (Key, Cause),
         connection: &Arc<Connection>,
         (known, found): (Option<Arc<Kept>>, Option<Variant>),
         since: Option<Instant>,
     ) -> Flight {
-        let mut flights = inner.flights.lock();
-        // Anonymous callers share the fetches of others.
-        let mut key = (key, false);
-        let mut present = flights.get(&key);
-        if is_anonymous {
-            key.1 = true;
-            present = present.or_else(|| flights.get(&key));
-        }
-        if let Some(flight) = present {
-            return flight.clone();
-        }
-        // One may have ended since the caller looked into memory.
-        let newer = inner.kept.peek(&key.0);
-        let newer = newer.filter(|newer| known.as_ref().is_none_or(|known| newer.checked > known.checked));
-        if let Some(newer) = newer {
-            return std::future::ready(Ok(newer)).boxed().shared();
-        }
         let (of, connection, stop) = (key.clone(), Arc::clone(connection), inner.stop.clone());
         let owner = Arc::clone(inner);
-        // A task of its own: the content is fetched for all who wait, also once the first of them is gone.
-        let task = inner.runtime.handle().spawn(async move {
-            let ends = Ends { fetcher: &owner, key: &of };
-            let fetching = async {
-                let stored = match found.filter(|_| known.is_none()) {
-                    Some(variant) => owner.stored(&of.0, variant).await,
-                    None => None,
+        inner.flights.join(&key, cause, move |turn| {
+            // A task of its own: the content is fetched for all who wait, also once the first of them is gone.
+            let runtime = owner.runtime.handle();
+            let task = runtime.spawn(async move {
+                let end = EndGuard { flights: &owner.flights, key: &of, cause };
+                let fetching = async {
+                    // One may have ended since the caller looked into memory.
+                    if let Some(newer) = owner.newer(&of, known.as_deref()) {
+                        return Ok(newer);
+                    }
+                    let stored = match found.filter(|_| known.is_none()) {
+                        Some(variant) => owner.stored(&of, variant).await,
+                        None => None,
+                    };
+                    match stored {
+                        Some(stored) => Ok(stored),
+                        None => owner.fetch((&of, cause, &turn), &connection, known.as_deref(), since).await,
+                    }
                 };
-                match stored {
-                    Some(stored) => Ok(stored),
-                    None => owner.fetch(&of, &connection, known.as_deref(), since).await,
-                }
-            };
-            let fetched = stop.run_until_cancelled(fetching).await;
-            drop(ends);
-            fetched.unwrap_or(Err(FetchError::Busy))
-        });
-        let flight = task.map(|ended| ended.unwrap_or(Err(FetchError::Unreachable))).boxed().shared();
-        flights.insert(key, flight.clone());
-        flight
+                let fetched = stop.run_until_cancelled(fetching).await;
+                drop(end);
+                fetched.unwrap_or(Err(FetchError::Busy))
+            });
+            task.map(|ended| ended.unwrap_or(Err(FetchError::Unreachable))).boxed().shared()
+        })
     }
 
     /// Fetches, within the limits of the connection, and keeps what the source answers.
     async fn fetch(
         &self,
-        (key, is_anonymous): &FlightKey,
+        (key, cause, turn): (&Key, Cause, &Turn),
         connection: &Connection,
         known: Option<&Kept>,
         since: Option<Instant>,
     ) -> Result<Arc<Kept>, FetchError> {
-        let began = Instant::now();
-        let fetched = self.ask((key, *is_anonymous), connection, known, (began, since)).await;
+        let (fetched, began) = match self.ask((key, cause, turn), connection, known, since).await {
+            Ok(Asked::Newer(newer)) => return Ok(newer),
+            Ok(Asked::Answered(fetched, began)) => (fetched, began),
+            Err(error) => (Err(error), Instant::now()),
+        };
         // What was known is not older for being polled again.
         let checked = since.map_or(began, |since| known.map_or(since, |known| known.checked.max(since)));
         let is_of_round = checked < began;
@@ -302,45 +298,58 @@ impl Inner {
         FetchId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn keep(&self, key: &Key, kept: &Arc<Kept>) {
-        let heap = key.memory() + kept.memory();
-        self.kept.insert(key.clone(), Arc::clone(kept), Some(key.tenant), heap);
+    /// What is in memory and newer than what a caller knew.
+    fn newer(&self, key: &Key, known: Option<&Kept>) -> Option<Arc<Kept>> {
+        self.kept.peek(key).filter(|kept| known.is_none_or(|known| kept.checked > known.checked))
     }
 
+    /// Keeps content unless newer content is kept.
+    fn keep(&self, key: &Key, kept: &Arc<Kept>) {
+        if self.newer(key, Some(kept)).is_none() {
+            let heap = key.memory() + kept.memory();
+            self.kept.insert(key.clone(), Arc::clone(kept), Some(key.tenant), heap);
+        }
+    }
+
+    /// Asks the source once the fetches of other causes for the same content have ended. What they found serves this one, too;
+    /// that they failed does not concern it.
     async fn ask(
         &self,
-        (key, is_anonymous): (&Key, bool),
+        (key, cause, turn): (&Key, Cause, &Turn),
         connection: &Connection,
         known: Option<&Kept>,
-        (began, since): (Instant, Option<Instant>),
-    ) -> Result<Fetched, FetchError> {
+        since: Option<Instant>,
+    ) -> Result<Asked, FetchError> {
         let Connection { limits, uid, revision, .. } = connection;
         let source = connection.source(key.tenant)?;
-        let deadline = began + limits.timeout();
-        let caller = (key.tenant, is_anonymous);
-        let permit = self.gates.pass((*uid, *revision), limits, caller, deadline).await?;
+        let mut deadline = Instant::now() + limits.timeout();
+        let permit = self.gates.pass((*uid, *revision), limits, (key.tenant, cause), deadline).await?;
+        let at_once = turn.try_lock().ok();
+        // One of each other cause may be before it; each ends by its own deadline.
+        let has_waited = at_once.is_none();
+        let _turn = match at_once {
+            Some(turn) => turn,
+            None => turn.lock().await,
+        };
+        if has_waited {
+            deadline = Instant::now() + limits.timeout();
+        }
+        if let Some(newer) = self.newer(key, known) {
+            return Ok(Asked::Newer(newer));
+        }
+        permit.admit()?;
+        let began = Instant::now();
         let validator = known.and_then(|known| known.validator.as_ref());
         let wanted = (&*key.location, validator);
-        let (fetched, is_open) = permit.fetch(&**source, wanted, (limits, since), deadline).await;
+        let (fetched, circuits) = permit.fetch(&**source, wanted, (limits, since), deadline).await;
         match &fetched {
             Ok(_) | Err(FetchError::NotFound) => connection.health.succeeded(key.tenant),
             Err(error) => {
                 let failure = FailedFetch { error: *error, at: self.clock.now() };
-                connection.health.failed(key.tenant, failure, is_open);
+                connection.health.failed(key.tenant, failure, circuits.is_open);
             }
         }
-        fetched
-    }
-}
-
-/// Removes a fetch from those in progress once it has ended, however it ends.
-struct Ends<'f> {
-    fetcher: &'f Inner,
-    key: &'f FlightKey,
-}
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.fetcher.flights.lock().remove(self.key);
+        connection.health.paused(key.tenant, cause, circuits.cause_until);
+        Ok(Asked::Answered(fetched, began))
     }
 }

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use super::cause::Cause;
 use super::circuit::Circuit;
 use crate::cache::{CountGuard, FairPermit, FairSemaphore, KeyedCounts};
 use crate::model::connection::ConnectionLimits;
@@ -32,10 +33,14 @@ const MAX_GATES: usize = 16_384;
 /// The part of a connection's concurrent fetches that anonymous callers of a tenant's public agents may use: half. Their fetches
 /// and waiting reads are admitted while no more than this part of those of the tenant is in use.
 pub(super) const ANONYMOUS_PART: usize = 2;
+/// The part that polls may use: half of what anonymous callers leave.
+const POLLS_PART: usize = 4;
 /// The part of a connection's rate that polls may use: half.
-const POLLS_PART: u32 = 2;
+const POLLS_RATE_PART: u32 = 2;
 /// The part that anonymous callers may use: half of what polls leave.
 const ANONYMOUS_RATE_PART: u32 = 4;
+/// The part of the rate of bytes that anonymous callers, and polls, have beside the tenant's.
+const BYTES_PART: u64 = 2;
 
 /// The gates of all connections.
 #[derive(Debug)]
@@ -51,56 +56,69 @@ pub(super) struct Gates {
 #[derive(Debug)]
 struct Gate {
     revision: Revision,
-    places: Arc<Semaphore>,
-    rate: DefaultDirectRateLimiter,
-    /// Of polls: a part of the rate.
-    polls: DefaultDirectRateLimiter,
-    circuit: Mutex<Circuit>,
-    pace: Option<Arc<Pace>>,
-    anonymous: AnonymousGate,
+    /// All of it, for the tenant's own callers.
+    whole: GatePart,
+    /// What anonymous callers of the tenant's public agents may use. The values of variables are theirs to choose.
+    anonymous: GatePart,
+    /// What polls may use, for whomever they are: anonymous callers choose what they subscribe to. Scans have the same rate.
+    polls: GatePart,
 }
 
-/// What anonymous callers of the tenant's public agents may use of a gate. The values of variables are theirs to choose, so
-/// their failures open a circuit of their own. Their bytes come at half of the tenant's rate, beside those of the tenant.
+/// What fetches of one cause may use of a gate. Each cause has a circuit of its own, which its failures open.
 #[derive(Debug)]
-struct AnonymousGate {
+struct GatePart {
     places: Arc<Semaphore>,
     rate: DefaultDirectRateLimiter,
     circuit: Mutex<Circuit>,
+    /// The bytes of each part come beside those of the others.
     pace: Option<Arc<Pace>>,
+}
+
+impl GatePart {
+    /// A part of the concurrent fetches and of the rate of a connection, and a rate of bytes.
+    fn new(limits: &ConnectionLimits, (places, rate): (usize, u32), bytes_per_second: u64) -> Self {
+        let concurrent = usize::try_from(limits.concurrent).unwrap_or(1);
+        Self {
+            places: Arc::new(Semaphore::new((concurrent / places).max(1))),
+            rate: DefaultDirectRateLimiter::direct(quota(limits, rate)),
+            circuit: Mutex::default(),
+            pace: Pace::new(bytes_per_second),
+        }
+    }
 }
 
 impl Gate {
     fn new(revision: Revision, limits: &ConnectionLimits, bytes_per_second: u64) -> Self {
-        let places = usize::try_from(limits.concurrent).unwrap_or(1).max(1);
+        let part = |parts, bytes: u64| GatePart::new(limits, parts, bytes_per_second.div_ceil(bytes));
         Self {
             revision,
-            places: Arc::new(Semaphore::new(places)),
-            rate: DefaultDirectRateLimiter::direct(quota(limits, 1)),
-            polls: DefaultDirectRateLimiter::direct(quota(limits, POLLS_PART)),
-            circuit: Mutex::default(),
-            pace: Pace::new(bytes_per_second),
-            anonymous: AnonymousGate {
-                places: Arc::new(Semaphore::new(places.div_ceil(ANONYMOUS_PART))),
-                rate: DefaultDirectRateLimiter::direct(quota(limits, ANONYMOUS_RATE_PART)),
-                circuit: Mutex::default(),
-                pace: Pace::new(bytes_per_second.div_ceil(2)),
-            },
+            whole: part((1, 1), 1),
+            anonymous: part((ANONYMOUS_PART, ANONYMOUS_RATE_PART), BYTES_PART),
+            polls: part((POLLS_PART, POLLS_RATE_PART), BYTES_PART),
         }
     }
 
-    /// Whether the circuit admits a fetch now. That of an anonymous caller is refused while the tenant's circuit is open, and does
-    /// not try the source again for the tenant: its outcome may be due to values that the caller chose.
-    fn admit(&self, is_anonymous: bool) -> bool {
-        let now = Instant::now();
-        if !is_anonymous {
-            return self.circuit.lock().admit(now);
+    fn part(&self, cause: Cause) -> &GatePart {
+        match cause {
+            Cause::Tenant => &self.whole,
+            Cause::Anonymous => &self.anonymous,
+            Cause::Poll { .. } => &self.polls,
         }
-        !self.circuit.lock().is_open(now) && self.anonymous.circuit.lock().admit(now)
+    }
+
+    /// Whether the circuits admit a fetch now. One that the tenant did not cause is refused while the tenant's circuit is open,
+    /// and does not try the source again for the tenant: its outcome may be due to values that a caller chose.
+    fn admits(&self, cause: Cause) -> bool {
+        let now = Instant::now();
+        if cause != Cause::Tenant && self.whole.circuit.lock().is_open(now) {
+            return false;
+        }
+        let mut circuit = self.part(cause).circuit.lock();
+        if cause.has_failures_counted() { circuit.admit(now) } else { !circuit.is_open(now) }
     }
 
     fn is_failing(&self) -> bool {
-        self.circuit.lock().is_failing() || self.anonymous.circuit.lock().is_failing()
+        [&self.whole, &self.anonymous, &self.polls].iter().any(|part| part.circuit.lock().is_failing())
     }
 }
 
@@ -123,10 +141,19 @@ async fn place(places: &Arc<Semaphore>, deadline: Instant) -> Result<OwnedSemaph
 #[derive(Debug)]
 pub(super) struct FetchPermit {
     gate: Arc<Gate>,
-    is_anonymous: bool,
+    cause: Cause,
     _places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
     _tenant: CountGuard<TenantId>,
     _replica: FairPermit<TenantId>,
+}
+
+/// The circuits after a fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CircuitStatus {
+    /// Whether that of the tenant is open.
+    pub(super) is_open: bool,
+    /// Until when that of the cause is open, if it is another one.
+    pub(super) cause_until: Option<Instant>,
 }
 
 impl Gates {
@@ -135,37 +162,36 @@ impl Gates {
         Self { by_use: Mutex::default(), tenants: Arc::default(), replica, bytes_per_second }
     }
 
-    /// Admits a fetch, once there is a place among the concurrent ones. That of anonymous callers is admitted within their part
-    /// of each limit.
+    /// Waits for a place among the concurrent fetches, and until bytes of earlier ones are paid, within the part of each limit
+    /// that the cause may use. [`FetchPermit::admit`] comes next.
     ///
     /// # Errors
-    /// [`FetchError::Busy`] if a rate is exceeded, the circuit is open, or no place is free until `deadline`.
+    /// [`FetchError::Busy`] if a rate is exceeded, or no place is free until `deadline`; [`FetchError::Timeout`] if bytes are not
+    /// paid until then.
     pub(super) async fn pass(
         &self,
         (connection, revision): (ConnectionId, Revision),
         limits: &ConnectionLimits,
-        (tenant, is_anonymous): (TenantId, bool),
+        (tenant, cause): (TenantId, Cause),
         deadline: Instant,
     ) -> Result<FetchPermit, FetchError> {
         let gate = self.of((connection, revision), limits, tenant);
-        let anonymous = is_anonymous.then_some(&gate.anonymous);
-        if anonymous.is_some_and(|anonymous| anonymous.rate.check().is_err()) || gate.rate.check().is_err() {
+        let part = gate.part(cause);
+        // That of a poll was checked before it.
+        let is_exceeded = cause == Cause::Anonymous && part.rate.check().is_err();
+        if is_exceeded || gate.whole.rate.check().is_err() {
             return Err(FetchError::Busy);
         }
-        let most = MAX_OF_TENANT / if is_anonymous { ANONYMOUS_PART } else { 1 };
+        let most = MAX_OF_TENANT / if cause == Cause::Anonymous { ANONYMOUS_PART } else { 1 };
         let counted = self.tenants.try_add(tenant, most).ok_or(FetchError::Busy)?;
-        let of_anonymous = match anonymous {
-            Some(anonymous) => Some(place(&anonymous.places, deadline).await?),
-            None => None,
-        };
-        let places = (place(&gate.places, deadline).await?, of_anonymous);
+        let of_part = if cause == Cause::Tenant { None } else { Some(place(&part.places, deadline).await?) };
+        let places = (place(&gate.whole.places, deadline).await?, of_part);
         let left = deadline.saturating_duration_since(Instant::now());
         let replica = self.replica.acquire(tenant, left).await.ok_or(FetchError::Busy)?;
-        // Last, since the fetch that tries a failing source again must not wait.
-        if !gate.admit(is_anonymous) {
-            return Err(FetchError::Busy);
+        if let Some(pace) = &part.pace {
+            timeout_at(deadline, pace.ready()).await.map_err(|_| FetchError::Timeout)?;
         }
-        Ok(FetchPermit { gate, is_anonymous, _places: places, _tenant: counted, _replica: replica })
+        Ok(FetchPermit { gate, cause, _places: places, _tenant: counted, _replica: replica })
     }
 
     /// Admits a poll, which is then a fetch like any other, or a scan. Returns how fast bytes of a scan come.
@@ -179,8 +205,8 @@ impl Gates {
         tenant: TenantId,
     ) -> Result<Option<Arc<Pace>>, FetchError> {
         let gate = self.of(connection, limits, tenant);
-        gate.polls.check().map_err(|_| FetchError::Busy)?;
-        Ok(gate.pace.clone())
+        gate.polls.rate.check().map_err(|_| FetchError::Busy)?;
+        Ok(gate.whole.pace.clone())
     }
 
     /// Drops all gates.
@@ -209,145 +235,63 @@ impl Gates {
 }
 
 impl FetchPermit {
-    /// Fetches a location of the source until a deadline, at the rate at which bytes come for the tenant. Records how that
-    /// ends; returns also whether the tenant's circuit is open now.
+    /// Admits the fetch. Nothing is waited for between this and the fetch: one that tries a failing source again is alone.
+    ///
+    /// # Errors
+    /// [`FetchError::Busy`] if the circuit is open.
+    pub(super) fn admit(&self) -> Result<(), FetchError> {
+        if self.gate.admits(self.cause) { Ok(()) } else { Err(FetchError::Busy) }
+    }
+
+    /// Fetches a location of the source until a deadline, at the rate at which bytes come for the cause. Records how that
+    /// ends; returns also the circuits after it.
     pub(super) async fn fetch(
         &self,
         source: &dyn Source,
         (location, known): (&Location, Option<&Validator>),
         (limits, since): (&ConnectionLimits, Option<Instant>),
         deadline: Instant,
-    ) -> (Result<Fetched, FetchError>, bool) {
+    ) -> (Result<Fetched, FetchError>, CircuitStatus) {
         let since = since.map(Instant::into_std);
-        let gate = &self.gate;
-        let pace = if self.is_anonymous { gate.anonymous.pace.as_ref() } else { gate.pace.as_ref() };
+        let pace = self.gate.part(self.cause).pace.as_ref();
         let bounds = Bounds { bytes: limits.max_bytes, entries: MAX_ENTRIES, since, pace };
-        let fetching = async {
-            if let Some(pace) = pace {
-                pace.ready().await;
-            }
-            source.fetch(location, known, bounds).await
-        };
+        let fetching = source.fetch(location, known, bounds);
         let fetched = timeout_at(deadline, fetching).await.unwrap_or(Err(FetchError::Timeout));
-        let is_open = self.record(&fetched);
-        (fetched, is_open)
+        let status = self.record(&fetched);
+        (fetched, status)
     }
 
-    /// Records how the fetch ended. Returns whether the tenant's circuit is open now.
-    pub(super) fn record<T>(&self, outcome: &Result<T, FetchError>) -> bool {
-        let (gate, now) = (&self.gate, Instant::now());
-        let circuit = if self.is_anonymous { &gate.anonymous.circuit } else { &gate.circuit };
-        let retry_after = match outcome {
-            Err(FetchError::Timeout | FetchError::Unreachable) => None,
-            Err(FetchError::Status { retry_after }) => {
-                retry_after.map(|seconds| Duration::from_secs(seconds.into()))
-            }
+    /// Records how the fetch ended. Returns the circuits after it.
+    pub(super) fn record<T>(&self, outcome: &Result<T, FetchError>) -> CircuitStatus {
+        let (now, whole, circuit) =
+            (Instant::now(), &self.gate.whole.circuit, &self.gate.part(self.cause).circuit);
+        let (retry_after, is_of_client) = match outcome {
+            Err(FetchError::Timeout | FetchError::Unreachable) => (None, false),
+            Err(FetchError::Status { retry_after }) => (*retry_after, false),
+            Err(FetchError::RateLimited { retry_after }) => (*retry_after, true),
             // The source answered; what it answered concerns this content alone.
             Ok(_) | Err(_) => {
                 circuit.lock().succeed();
-                return false;
+                return CircuitStatus { is_open: false, cause_until: None };
             }
         };
-        let is_open = circuit.lock().fail(now, retry_after);
-        if self.is_anonymous { gate.circuit.lock().is_open(now) } else { is_open }
+        let asked = retry_after.map(|seconds| Duration::from_secs(seconds.into()));
+        if self.cause.has_failures_counted() {
+            circuit.lock().fail(now, asked);
+        } else {
+            circuit.lock().pause(now, asked);
+        }
+        if self.cause == Cause::Tenant {
+            return CircuitStatus { is_open: whole.lock().closed_at().is_some(), cause_until: None };
+        }
+        // That the gateway asks too often does not depend on what it asked for, so nobody asks meanwhile.
+        if is_of_client {
+            whole.lock().pause(now, asked);
+        }
+        let is_open = whole.lock().is_open(now);
+        CircuitStatus { is_open, cause_until: circuit.lock().closed_at() }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use content_source::FetchError;
-    use tokio::time::Instant;
-    use uuid::Uuid;
-
-    use super::{FetchPermit, Gates, quota};
-    use crate::model::connection::ConnectionLimits;
-    use crate::model::ids::{ConnectionId, TenantId};
-    use crate::model::scope::Revision;
-
-    #[tokio::test]
-    async fn fetch_waits_for_a_place_among_the_concurrent_ones_of_its_tenant() {
-        const SOON: Duration = Duration::from_millis(10);
-        const LATER: Duration = Duration::from_mins(1);
-        let gates = Gates::new(0);
-        let limits = ConnectionLimits { concurrent: 2, ..ConnectionLimits::default() };
-        let connection = (ConnectionId(Uuid::from_u128(1)), Revision(1));
-        let pass = async |tenant, within| {
-            let tenant = TenantId(Uuid::from_u128(tenant));
-            gates.pass(connection, &limits, (tenant, false), Instant::now() + within).await
-        };
-        let (first, _second) = (pass(1, LATER).await.unwrap(), pass(1, LATER).await.unwrap());
-        assert_eq!(pass(1, SOON).await.unwrap_err(), FetchError::Busy);
-        assert!(pass(2, SOON).await.is_ok(), "another tenant has places of its own");
-        let (third, ()) = tokio::join!(pass(1, LATER), async { drop(first) });
-        assert!(third.is_ok());
-    }
-
-    /// A fetch of an own or an anonymous caller of one tenant.
-    async fn pass(
-        gates: &Gates,
-        limits: &ConnectionLimits,
-        anonymous: bool,
-    ) -> Result<FetchPermit, FetchError> {
-        let (connection, tenant) = (ConnectionId(Uuid::from_u128(1)), TenantId(Uuid::from_u128(1)));
-        let soon = Instant::now() + Duration::from_millis(10);
-        gates.pass((connection, Revision(1)), limits, (tenant, anonymous), soon).await
-    }
-
-    #[tokio::test]
-    async fn anonymous_callers_leave_places_and_rate_to_others() {
-        let limits = ConnectionLimits { concurrent: 4, ..ConnectionLimits::default() };
-        let gates = Gates::new(0);
-        let held = [pass(&gates, &limits, true).await, pass(&gates, &limits, true).await];
-        assert!(held.iter().all(Result::is_ok));
-        assert_eq!(pass(&gates, &limits, true).await.unwrap_err(), FetchError::Busy);
-        assert!(pass(&gates, &limits, false).await.is_ok());
-        drop(held);
-        // Slow enough that no unit is added meanwhile.
-        let limits = ConnectionLimits { per_second: 1, burst: 400, ..ConnectionLimits::default() };
-        let gates = Gates::new(0);
-        let mut admitted = 0;
-        while admitted < 400 && pass(&gates, &limits, true).await.is_ok() {
-            admitted += 1;
-        }
-        assert!((100..200).contains(&admitted), "{admitted}");
-        assert!(pass(&gates, &limits, false).await.is_ok());
-    }
-
-    #[tokio::test]
-    async fn failures_of_anonymous_callers_open_a_circuit_of_their_own() {
-        let (limits, gates) = (ConnectionLimits::default(), Gates::new(0));
-        let fail = async |anonymous| {
-            pass(&gates, &limits, anonymous)
-                .await
-                .map(|permit| permit.record::<()>(&Err(FetchError::Timeout)))
-        };
-        for _ in 0..5 {
-            assert_eq!(fail(true).await, Ok(false), "the tenant's circuit stays closed");
-        }
-        assert_eq!(fail(true).await, Err(FetchError::Busy));
-        assert!(pass(&gates, &limits, false).await.is_ok());
-        // A source that fails for callers with a credential fails for all.
-        gates.clear();
-        for is_open in [false, false, false, false, true] {
-            assert_eq!(fail(false).await, Ok(is_open));
-        }
-        assert_eq!((fail(false).await, fail(true).await), (Err(FetchError::Busy), Err(FetchError::Busy)));
-    }
-
-    #[test]
-    fn polls_use_at_most_half_of_the_rate() {
-        for (per_second, burst, of_fetches, of_polls) in
-            [(1, 1, 1_000_000, 2_000_000), (3, 5, 333_333, 666_666), (50, 100, 20_000, 40_000)]
-        {
-            let limits = ConnectionLimits { per_second, burst, ..ConnectionLimits::default() };
-            for (part, micros) in [(1, of_fetches), (2, of_polls)] {
-                let quota = quota(&limits, part);
-                let interval = quota.replenish_interval().as_micros();
-                assert_eq!(Duration::from_micros(micros).as_micros(), interval, "{per_second} / {part}");
-                assert_eq!(quota.burst_size().get(), (burst / part).max(1), "{burst} / {part}");
-            }
-        }
-    }
-}
+mod tests;

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use content_source::FetchError;
 use parking_lot::Mutex;
 use time::OffsetDateTime;
+use tokio::time::Instant;
 
+use super::cause::Cause;
 use crate::model::ids::TenantId;
 
 /// The maximum number of tenants whose failures are recorded, for each connection. Those of others are not shown.
@@ -56,6 +58,8 @@ pub struct Health(Mutex<Fetches>);
 struct Fetches {
     /// The tenants whose last fetch failed, and whether their circuit is open.
     failing: HashMap<TenantId, bool>,
+    /// Until when the circuits of each cause are open, apart from those of the tenants.
+    paused: [HashMap<TenantId, Instant>; Cause::COUNT],
     last_failure: Option<FailedFetch>,
     /// How many there were.
     answered: u64,
@@ -78,6 +82,25 @@ impl Health {
         let mut fetches = self.0.lock();
         fetches.answered += 1;
         fetches.failing.remove(&tenant);
+    }
+
+    /// Records until when the circuit of a cause is open that is not the tenant itself.
+    pub(super) fn paused(&self, tenant: TenantId, cause: Cause, until: Option<Instant>) {
+        let of_cause = &mut self.0.lock().paused[cause.index()];
+        match until {
+            None => _ = of_cause.remove(&tenant),
+            Some(until) if of_cause.len() < MAX_TENANTS || of_cause.contains_key(&tenant) => {
+                of_cause.insert(tenant, until);
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// For how many tenants the circuit of their anonymous callers is open, and that of polls, whether or not the tenant's is.
+    pub fn paused_apart(&self) -> [usize; 2] {
+        let (fetches, now) = (self.0.lock(), Instant::now());
+        [Cause::Anonymous, Cause::Poll { is_known: true }]
+            .map(|cause| fetches.paused[cause.index()].values().filter(|until| **until > now).count())
     }
 
     /// The state for a tenant; without one, the worst of all.
@@ -111,12 +134,16 @@ impl Health {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use content_source::FetchError;
     use time::OffsetDateTime;
+    use tokio::time::Instant;
     use uuid::Uuid;
 
     use super::{FailedFetch, Health, MAX_TENANTS, State};
     use crate::model::ids::TenantId;
+    use crate::sources::cause::Cause;
 
     #[test]
     fn state_is_that_of_the_tenant_and_the_worst_of_all() {
@@ -137,6 +164,22 @@ mod tests {
         health.succeeded(bee);
         assert_eq!((states(), health.last_failure()), ([State::Ready; 3], Some(failure)));
         assert_eq!((health.failing(), health.counts()), ([0, 0], [2, 3]));
+    }
+
+    #[tokio::test]
+    async fn circuits_of_other_causes_are_counted_while_they_are_open() {
+        let (health, now) = (Health::default(), Instant::now());
+        let [acme, bee] = [1, 2].map(|uid| TenantId(Uuid::from_u128(uid)));
+        let later = Some(now + Duration::from_mins(1));
+        let polls = Cause::Poll { is_known: false };
+        for (tenant, cause, until) in
+            [(acme, Cause::Anonymous, later), (bee, Cause::Anonymous, Some(now)), (bee, polls, later)]
+        {
+            health.paused(tenant, cause, until);
+        }
+        assert_eq!((health.paused_apart(), health.state(None)), ([1, 1], State::Ready));
+        health.paused(acme, Cause::Anonymous, None);
+        assert_eq!(health.paused_apart(), [0, 1]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! a change of one acts at once on every replica, by the cache rule ([`crate::cache`]). [`Fetcher`] fetches content from
 //! them, within their limits, at most once at a time, and keeps it for as long as the definition allows.
 
+mod cause;
 mod circuit;
 mod connections;
 mod counters;

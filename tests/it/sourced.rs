@@ -1,5 +1,6 @@
 //! Resources and templates whose content comes from a connection.
 
+mod causes;
 mod checker;
 mod clock;
 mod completions;

@@ -24,6 +24,12 @@ pub enum FetchError {
         /// For how many seconds the source asks to be left alone (`Retry-After`).
         retry_after: Option<u32>,
     },
+    /// The source answered that it is asked too often (status 429), whatever it is asked for.
+    #[error("answered with an error")]
+    RateLimited {
+        /// For how many seconds the source asks to be left alone (`Retry-After`).
+        retry_after: Option<u32>,
+    },
     /// The content exceeds [`Bounds`](crate::Bounds).
     #[error("too large")]
     TooLarge,
@@ -45,7 +51,8 @@ impl FetchError {
         match status {
             404 | 410 => Self::NotFound,
             401 | 403 => Self::Denied,
-            408 | 425 | 429 | 500.. => Self::Status { retry_after },
+            429 => Self::RateLimited { retry_after },
+            408 | 425 | 500.. => Self::Status { retry_after },
             _ => Self::Rejected,
         }
     }
@@ -57,7 +64,7 @@ impl FetchError {
             Self::Timeout => "timeout",
             Self::Unreachable => "unreachable",
             Self::Denied => "denied",
-            Self::Rejected | Self::Status { .. } => "status",
+            Self::Rejected | Self::Status { .. } | Self::RateLimited { .. } => "status",
             Self::TooLarge => "too_large",
             Self::BadContent => "bad_content",
             Self::NotAllowed => "not_allowed",

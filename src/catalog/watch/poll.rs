@@ -78,7 +78,9 @@ impl Catalog {
             Location::Path { path, .. } => Some(path.clone()),
             Location::Statement { .. } => None,
         };
-        let polled = self.fetcher.poll(wanted).await.map_err(|error| match error {
+        // What was recorded is what the source answered once, also that there is no such content.
+        let is_known = known.recorded.is_some();
+        let polled = self.fetcher.poll(wanted, is_known).await.map_err(|error| match error {
             ContentError::NotFound => Fault::ResourceNotFound(variant.uri.clone()),
             ContentError::Fault(fault) => fault,
         })?;

@@ -30,6 +30,15 @@ pub(super) fn render(out: &mut Exposition, connections: &Connections) {
     );
     let help = "Tenants for which the circuit of a connection is open: nothing is fetched for a while.";
     gauge(out, &known, "waggle_connection_circuits_open", help, |connection| connection.health.failing()[1]);
+    let help =
+        "Tenants for which the circuit of a connection is open for their anonymous callers, or for polls.";
+    let mut family = out.family("waggle_connection_partial_circuits_open", Kind::Gauge, help);
+    for connection in &known {
+        let [anonymous, polls] = connection.health.paused_apart();
+        for (cause, count) in [("anonymous", anonymous), ("poll", polls)] {
+            family.sample(&[("connection", connection.id.as_str()), ("cause", cause)], count);
+        }
+    }
 }
 
 fn gauge(

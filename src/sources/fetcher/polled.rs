@@ -12,6 +12,7 @@ use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::ConnectionId;
 use crate::model::scope::Revision;
+use crate::sources::cause::Cause;
 
 /// Content from outside as it is now.
 #[derive(Debug)]
@@ -41,11 +42,12 @@ impl Polled {
 }
 
 impl Fetcher {
-    /// Content from outside as it is now, within half of the connection's rate. What it is fetched for is in memory after it.
+    /// Content from outside as it is now, within the part of the connection's limits that polls have. What it is fetched for is
+    /// in memory after it. `is_known` is whether the source has answered for it before.
     ///
     /// # Errors
     /// [`ContentError::Fault`].
-    pub async fn poll(&self, wanted: ContentRequest) -> Result<Polled, ContentError> {
+    pub async fn poll(&self, wanted: ContentRequest, is_known: bool) -> Result<Polled, ContentError> {
         let inner = &self.inner;
         let found =
             inner.connections.get(wanted.payer, wanted.connection).await.map_err(ContentError::Fault)?;
@@ -57,11 +59,11 @@ impl Fetcher {
         // A repository is asked once in a round what its reference names.
         let is_shared = connection.kind == Kind::Git;
         let since = is_shared.then(|| self.round(key.connection, connection.limits.poll()).began);
-        let mut kept = Inner::flight(inner, (key.clone(), false), &connection, (known, None), since).await?;
+        let wanted_by = (key.clone(), Cause::Poll { is_known });
+        let mut kept = Inner::flight(inner, wanted_by.clone(), &connection, (known, None), since).await?;
         // A fetch that was in progress may have read what changed since.
         if kept.checked < since.unwrap_or(began) {
-            let key = (key.clone(), false);
-            kept = Inner::flight(inner, key, &connection, (Some(kept), None), since).await?;
+            kept = Inner::flight(inner, wanted_by, &connection, (Some(kept), None), since).await?;
         }
         let (contents, ttl) = (kept.contents.clone(), inner.ages(&wanted).ttl);
         let source = (connection.kind, connection.revision);

@@ -11,6 +11,7 @@ use super::{ContentError, Fetcher, Inner};
 use crate::model::caller::Payer;
 use crate::model::ids::{ConnectionId, TenantId};
 use crate::sources::Connection;
+use crate::sources::cause::Cause;
 
 /// The operator has the limits of a connection for itself, as each tenant has.
 const OPERATOR: TenantId = TenantId(Uuid::nil());
@@ -44,8 +45,11 @@ impl Fetcher {
         let Connection { limits, revision, .. } = &*connection;
         let Ok(source) = connection.source(tenant) else { return Ok(()) };
         let deadline = Instant::now() + limits.timeout();
-        let permit = self.inner.gates.pass((uid, *revision), limits, (tenant, false), deadline).await;
+        let permit = self.inner.gates.pass((uid, *revision), limits, (tenant, Cause::Tenant), deadline).await;
         let Ok(permit) = permit else { return Ok(()) };
+        if permit.admit().is_err() {
+            return Ok(());
+        }
         let checked = timeout_at(deadline, source.check(location)).await.unwrap_or(Err(FetchError::Timeout));
         // What a database answers to a statement says nothing of the database.
         let is_reached = !matches!(checked, Err(FetchError::Unreachable | FetchError::Timeout));
@@ -62,7 +66,8 @@ impl Inner {
         let Connection { limits, uid, revision, .. } = connection;
         let source = connection.enabled_source()?;
         let deadline = Instant::now() + limits.timeout();
-        let permit = self.gates.pass((*uid, *revision), limits, (OPERATOR, false), deadline).await?;
+        let permit = self.gates.pass((*uid, *revision), limits, (OPERATOR, Cause::Tenant), deadline).await?;
+        permit.admit()?;
         let (fetched, _) = permit.fetch(&**source, (location, None), (limits, None), deadline).await;
         match fetched? {
             Fetched::Contents { contents, .. } => {

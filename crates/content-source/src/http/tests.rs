@@ -169,6 +169,7 @@ async fn content_is_revalidated() {
 #[tokio::test]
 async fn a_status_is_an_error() {
     let failed = |retry_after| FetchError::Status { retry_after };
+    let limited = |retry_after| FetchError::RateLimited { retry_after };
     let dates = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:50:37 GMT\r\n";
     let past = "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:48:37 GMT\r\n";
     let cases = [
@@ -185,9 +186,9 @@ async fn a_status_is_an_error() {
         ("422 Unprocessable Content", "Retry-After: 120\r\n", FetchError::Rejected),
         ("408 Request Timeout", "", failed(None)),
         ("425 Too Early", "", failed(None)),
-        ("429 Too Many Requests", "Retry-After: 120\r\n", failed(Some(120))),
-        ("429 Too Many Requests", "Retry-After: soon\r\n", failed(None)),
-        ("429 Too Many Requests", "Retry-After: -1\r\n", failed(None)),
+        ("429 Too Many Requests", "Retry-After: 120\r\n", limited(Some(120))),
+        ("429 Too Many Requests", "Retry-After: soon\r\n", limited(None)),
+        ("429 Too Many Requests", "Retry-After: -1\r\n", limited(None)),
         ("503 Service Unavailable", dates, failed(Some(60))),
         ("503 Service Unavailable", past, failed(Some(0))),
         ("500 Internal Server Error", "", failed(None)),

@@ -235,7 +235,7 @@ async fn status_says_whether_the_key_or_the_server_is_at_fault() {
         ("403 Forbidden", FetchError::Denied),
         ("404 Not Found", FetchError::NotFound),
         ("408 Request Timeout", failed(None)),
-        ("429 Too Many Requests\r\nretry-after: 7", failed(Some(7))),
+        ("429 Too Many Requests\r\nretry-after: 7", FetchError::RateLimited { retry_after: Some(7) }),
         ("500 Internal Server Error", failed(None)),
         ("503 Slow Down", failed(None)),
     ] {

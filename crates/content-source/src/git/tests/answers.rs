@@ -44,13 +44,12 @@ async fn endless_answers_are_not_collected() {
 
 #[tokio::test]
 async fn status_says_whether_the_request_or_the_server_is_at_fault() {
-    let failed = FetchError::Status { retry_after: None };
     for (status, expected) in [
         ("400 Bad Request", FetchError::Rejected),
         ("403 Forbidden", FetchError::Denied),
         ("404 Not Found", FetchError::NotFound),
-        ("429 Too Many Requests", failed),
-        ("503 Service Unavailable", failed),
+        ("429 Too Many Requests", FetchError::RateLimited { retry_after: None }),
+        ("503 Service Unavailable", FetchError::Status { retry_after: None }),
     ] {
         assert_eq!(flooded_with(status).await, Err(expected), "{status}");
     }
