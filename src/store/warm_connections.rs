@@ -2,14 +2,16 @@
 //!
 //! sqlx's pool lends the connection that has been idle for longest, and makes a round trip when one is returned. Under light
 //! load each statement then meets another backend of PostgreSQL, with cold caches. Here the connection that was used
-//! last is used next. The pool opens connections, bounds their number, and lends them in turn while some wait for one.
+//! last is used next, after a round trip if it was idle for longer than a caller waits for a connection. The pool opens
+//! connections, bounds their number, and lends them in turn while some wait for one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use scopeguard::ScopeGuard;
 use sqlx::pool::PoolConnection;
-use sqlx::{PgPool, Postgres};
+use sqlx::{Connection, PgPool, Postgres};
 
 /// A connection that is in use.
 #[derive(Debug)]
@@ -37,11 +39,18 @@ struct State {
 }
 
 /// A caller that waits for the pool.
-struct Waiting<'a>(&'a WarmConnections);
+struct Waiting<'a>(&'a Mutex<State>);
+
+impl<'a> Waiting<'a> {
+    fn new(state: &'a Mutex<State>) -> Self {
+        state.lock().waiting += 1;
+        Self(state)
+    }
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().waiting -= 1;
+        self.0.lock().waiting -= 1;
     }
 }
 
@@ -58,27 +67,57 @@ impl WarmConnections {
 
     /// Lends the connection that was used last, or one of the pool.
     pub(super) async fn acquire(&self) -> Result<Lent, sqlx::Error> {
-        let waiting = {
-            let mut state = self.state.lock();
-            if let Some((lent, used)) = state.idle.pop() {
-                if !is_older(used, self.pool.options().get_idle_timeout()) {
-                    return Ok(lent);
-                }
-                // All others were used before it.
-                for (mut unused, _) in state.idle.drain(..).chain([(lent, used)]) {
-                    unused.connection.close_on_drop();
-                }
+        let most = self.pool.options().get_acquire_timeout();
+        let (mut left, mut waiting) = (most, self.take());
+        if let Ok((lent, used)) = waiting {
+            if !is_older(used, Some(most)) {
+                return Ok(lent);
             }
-            state.waiting += 1;
-            Waiting(self)
-        };
+            if let Some(lent) = self.checked(lent, used, most / 2).await {
+                return Ok(lent);
+            }
+            left = most / 2;
+            waiting = Err(Waiting::new(&self.state));
+        }
         // Before the pool checks that it is not retired.
         let left_pool = Instant::now();
         // Boxed: the future of opening a connection has 4 KiB, which those of all requests and streams would contain several
         // times.
-        let connection = Box::pin(self.pool.acquire()).await?;
+        let acquired = tokio::time::timeout(left, Box::pin(self.pool.acquire())).await;
+        let connection = acquired.map_err(|_| sqlx::Error::PoolTimedOut)??;
         drop(waiting);
         Ok(Lent { connection, left_pool })
+    }
+
+    /// The connection that was used last, and when; else a place among those that wait for the pool.
+    fn take(&self) -> Result<(Lent, Instant), Waiting<'_>> {
+        let mut state = self.state.lock();
+        if let Some((lent, used)) = state.idle.pop() {
+            if !is_older(used, self.pool.options().get_idle_timeout()) {
+                return Ok((lent, used));
+            }
+            // All others were used before it.
+            for (mut unused, _) in state.idle.drain(..).chain([(lent, used)]) {
+                unused.connection.close_on_drop();
+            }
+        }
+        state.waiting += 1;
+        Err(Waiting(&self.state))
+    }
+
+    /// The connection, if the server answers on it within `timeout`. A network that forgot an idle connection drops what is
+    /// sent on it: a statement would wait for its whole timeout. Otherwise those that were idle for as long are closed as well.
+    async fn checked(&self, lent: Lent, used: Instant, timeout: Duration) -> Option<Lent> {
+        let mut lent = scopeguard::guard(lent, |mut lent| lent.connection.close_on_drop());
+        if let Ok(Ok(())) = tokio::time::timeout(timeout, lent.connection.ping()).await {
+            return Some(ScopeGuard::into_inner(lent));
+        }
+        let mut state = self.state.lock();
+        let newer = state.idle.partition_point(|(_, other)| *other <= used);
+        for (mut unused, _) in state.idle.drain(..newer) {
+            unused.connection.close_on_drop();
+        }
+        None
     }
 
     /// Takes back a connection in a known state.

@@ -123,6 +123,22 @@ async fn wait_for_a_connection_that_times_out_says_why_none_is_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_that_the_network_forgot_are_replaced() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let mut options = store_options(proxy.options.clone().application_name("waggle"));
+    options.acquire = Duration::from_secs(4);
+    let store = Store::new(options);
+    read(&store).await;
+    let first = open(&database).await;
+    proxy.forget();
+    // Longer than a caller waits for a connection.
+    tokio::time::sleep(Duration::from_millis(4_100)).await;
+    read(&store).await;
+    assert_eq!((first, store.connections()), (1, (0, 1)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn closed_store_has_no_connections() {
     let database = database().await;
     let store = warm(&database.options).await;

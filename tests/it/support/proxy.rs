@@ -1,6 +1,7 @@
 //! A TCP proxy in front of PostgreSQL that can drop all bytes without closing a connection, or refuse every connection.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use sqlx::postgres::PgConnectOptions;
@@ -16,6 +17,9 @@ pub(crate) struct Proxy {
     /// How to connect to the database through the proxy.
     pub(crate) options: PgConnectOptions,
     fault: watch::Sender<Fault>,
+    /// The number of connections that were opened, and of the first of these that stay silent.
+    opened: Arc<AtomicUsize>,
+    silent: Arc<AtomicUsize>,
     connections: Arc<Mutex<JoinSet<()>>>,
     /// What was executed through the proxy.
     pub(crate) statements: StatementLog,
@@ -37,10 +41,13 @@ impl Proxy {
         let carried = Arc::clone(&connections);
         let statements = StatementLog::default();
         let log = statements.clone();
+        let (opened, silent) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let (number, silenced) = (Arc::clone(&opened), Arc::clone(&silent));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = Address::of(&target.borrow());
-                carried.lock().unwrap().spawn(carry(client, server, faults.clone(), log.clone()));
+                let of = (number.fetch_add(1, Ordering::SeqCst), Arc::clone(&silenced));
+                carried.lock().unwrap().spawn(carry(client, server, (faults.clone(), of), log.clone()));
             }
         });
         let options = PgConnectOptions::new_without_pgpass()
@@ -49,13 +56,18 @@ impl Proxy {
             .ssl_mode(sqlx::postgres::PgSslMode::Disable)
             .username(database.get_username())
             .database(database.get_database().unwrap());
-        Self { options, fault, connections, statements }
+        Self { options, fault, opened, silent, connections, statements }
     }
 
     /// Drops all bytes in both directions from now on without closing connections, or passes everything again on new
     /// connections.
     pub(crate) fn swallow(&self, yes: bool) {
         self.fail(if yes { Fault::Swallowed } else { Fault::None });
+    }
+
+    /// Drops all bytes of the connections that are open now, as a network that forgot them; new ones are carried.
+    pub(crate) fn forget(&self) {
+        self.silent.store(self.opened.load(Ordering::SeqCst), Ordering::SeqCst);
     }
 
     /// Closes all open connections and returns once nothing more passes through them; new ones are carried.
@@ -69,6 +81,9 @@ impl Proxy {
         self.fault.send_replace(fault);
     }
 }
+
+/// The faults of a connection: those of all, its number, and the number of the first one that is not silent.
+type Faults = (watch::Receiver<Fault>, (usize, Arc<AtomicUsize>));
 
 enum Address {
     Socket(PathBuf),
@@ -84,12 +99,12 @@ impl Address {
     }
 }
 
-async fn carry(client: TcpStream, server: Address, mut faults: watch::Receiver<Fault>, log: StatementLog) {
+async fn carry(client: TcpStream, server: Address, observed: Faults, log: StatementLog) {
+    let mut faults = observed.0.clone();
     if *faults.borrow() == Fault::Refused {
         return;
     }
     let (from_client, to_client) = client.into_split();
-    let observed = faults.clone();
     let mut messages = log.connection();
     let read = |sent: &[u8]| messages.read(sent);
     let pumping = async {
@@ -121,7 +136,7 @@ async fn carry(client: TcpStream, server: Address, mut faults: watch::Receiver<F
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    faults: &watch::Receiver<Fault>,
+    (faults, (number, silent)): &Faults,
     mut observe: impl FnMut(&[u8]),
 ) {
     let mut buffer = vec![0; 16 * 1024];
@@ -129,7 +144,7 @@ async fn pump(
     while let Ok(read @ 1..) = from.read(&mut buffer).await {
         observe(&buffer[..read]);
         // A connection that lost bytes stays silent: resuming in the middle would be another fault.
-        swallowed |= *faults.borrow() == Fault::Swallowed;
+        swallowed |= *faults.borrow() == Fault::Swallowed || *number < silent.load(Ordering::SeqCst);
         if !swallowed && to.write_all(&buffer[..read]).await.is_err() {
             return;
         }
