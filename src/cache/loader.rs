@@ -15,12 +15,16 @@ use crate::model::fault::Fault;
 use crate::model::feed::{ChangeFeed, FeedStatus};
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::{Store, StoreError};
+use crate::telemetry::RareEvent;
 use crate::telemetry::trace::{Kind, traced};
 
 /// The deadline of a load while the database is unreachable.
 const UNREACHABLE_DEADLINE: Duration = Duration::from_millis(250);
 /// How long after a failed load facts that are known to be stale are used without another attempt.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// That the database refuses the role or does not exist, which each request finds.
+static REFUSALS: RareEvent = RareEvent::new(Duration::from_mins(1));
 
 /// The maximum number of connections that a load tries while each turns out to be closed by the server: after a failover
 /// all pooled connections are, and each is detected when it is next used. More than the default size of the pool.
@@ -256,7 +260,11 @@ impl From<StoreError> for Fault {
             }
             // A password that was changed, for example: not a bug; the operator must correct it.
             StoreError::Denied(_) => {
-                tracing::warn!(%error, "database access refused");
+                if REFUSALS.is_due() {
+                    tracing::warn!(%error, "database access refused");
+                } else {
+                    tracing::debug!(%error, "database access refused again");
+                }
                 Self::StorageUnavailable
             }
             bug => Self::Internal(bug.to_string()),

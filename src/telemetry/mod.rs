@@ -9,4 +9,4 @@ pub mod span;
 pub mod trace;
 
 pub use logs::{FilterHandle, TelemetryError, init, started_format};
-pub use repeated::RepeatedWork;
+pub use repeated::{RareEvent, RepeatedWork};

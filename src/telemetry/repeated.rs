@@ -2,6 +2,9 @@
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Logs the first of several failures in a row as a warning, the next ones for debugging, and the first success after them.
 /// Without it an outage logs each attempt of each replica.
@@ -26,5 +29,43 @@ impl RepeatedWork {
             }
             Err(error) => tracing::warn!(%error, "{work} failed; retried later"),
         }
+    }
+}
+
+/// An event that requests cause, which is logged once in an interval: clients that retry would fill the log.
+#[derive(Debug)]
+pub struct RareEvent {
+    interval: Duration,
+    logged: Mutex<Option<Instant>>,
+}
+
+impl RareEvent {
+    /// An event that is due once in `interval`.
+    pub const fn new(interval: Duration) -> Self {
+        Self { interval, logged: Mutex::new(None) }
+    }
+
+    /// Whether the event is to be logged now.
+    pub fn is_due(&self) -> bool {
+        let (now, mut logged) = (Instant::now(), self.logged.lock());
+        let is_due = logged.is_none_or(|at| now - at >= self.interval);
+        if is_due {
+            *logged = Some(now);
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::RareEvent;
+
+    #[test]
+    fn event_is_due_once_in_its_interval() {
+        let (rare, frequent) = (RareEvent::new(Duration::MAX), RareEvent::new(Duration::ZERO));
+        assert_eq!([(); 3].map(|()| rare.is_due()), [true, false, false]);
+        assert_eq!([(); 3].map(|()| frequent.is_due()), [true; 3]);
     }
 }
