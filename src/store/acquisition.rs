@@ -48,7 +48,10 @@ impl Acquisitions {
         // While another request finds the cause, none is known.
         let Ok(mut found) = self.found.try_lock() else { return StoreError::NoConnection(None) };
         if is_due(found.at, KEPT) {
-            found.cause = connect_error(pool).await;
+            found.cause = connect_error(pool).await.or_else(|| {
+                let is_full = pool.size() >= pool.options().get_max_connections();
+                (!is_full).then(|| "none was opened in time; the server accepts connections again".into())
+            });
             found.at = Some(Instant::now());
         }
         let error = StoreError::NoConnection(found.cause.clone());
