@@ -25,7 +25,7 @@ pub enum StoreError {
     #[error("the database did not answer in time")]
     Timeout,
     /// The database rejected a statement that should be valid: a bug.
-    #[error("the database rejected a statement: {0}")]
+    #[error("the database rejected a statement: {}", Explained(.0))]
     Rejected(#[source] sqlx::Error),
     /// The encoding of the database is not UTF-8.
     #[error(
