@@ -186,7 +186,7 @@ async fn check_database(found: &mut Diagnosis, settings: &Settings, running: boo
         }
     }
     if found.is_healthy() {
-        check_schema(found, &store).await;
+        check_schema(found, &store, running).await;
         check_notifications(found, &store).await;
     }
     store.close().await;
@@ -245,8 +245,15 @@ fn check_facts(found: &mut Diagnosis, facts: &DatabaseFacts, running: bool) {
     );
 }
 
-async fn check_schema(found: &mut Diagnosis, store: &Store) {
+async fn check_schema(found: &mut Diagnosis, store: &Store, running: bool) {
     match store.schema().await {
+        Ok(status) if running && status.applied.is_none() => {
+            let message =
+                "the database has no tables, though a gateway runs: it was emptied, or is being restored";
+            let remedy =
+                "let the restore end, or begin it (docs/backup.md); tables made now would make it fail";
+            found.fail("database schema", message, remedy);
+        }
         Ok(status) if status.is_newer() => {
             let message = "a newer version has migrated the database";
             found.warn("database schema", message, "upgrade this binary, unless it is being replaced");

@@ -73,6 +73,21 @@ async fn running_gateway_and_its_database_are_found_healthy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn database_that_is_emptied_under_a_gateway_is_not_to_be_migrated() {
+    let (database, replica) = gateway().await;
+    database.execute("drop schema public cascade").await;
+    database.execute("create schema public").await;
+    let folder = TempDir::new().unwrap();
+    let listen = replica.running.address.to_string();
+    let url = database.options.to_url_lossy().to_string();
+    let variables = [("DATABASE_URL", url.as_str()), ("WAGGLE_SERVER__LISTEN", &listen)];
+    let (code, _, checks) = doctor(folder.path(), &variables).await;
+    let (status, message) = status_of(&checks, "database schema");
+    assert_eq!((code, status), (Some(1), "fail"), "{checks:?}");
+    assert!(message.ends_with("it was emptied, or is being restored"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn sessions_that_refuse_writes_are_found() {
     let database = database().await;
     let folder = TempDir::new().unwrap();
