@@ -59,7 +59,7 @@ fn commented_defaults_of_the_reference_file_are_the_derived_ones() {
 
 #[test]
 fn examples_of_the_reference_file_are_valid_except_the_key() {
-    let expected = "waggle.toml:85: admin.operator_key: the value is not 53 characters long: it was truncated \
+    let expected = "waggle.toml:90: admin.operator_key: the value is not 53 characters long: it was truncated \
                     or extended; create one with: waggle key generate --operator";
     assert_eq!(file(&uncommented(|_| true)).refused(), expected);
 }
