@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::deadline::{ConnectionDeadline, Timeouts, TrackedStream};
+use super::deadline::{ConnectionDeadline, Sharing, Timeouts, TrackedStream};
 use super::gateway_slot::GatewaySlot;
 use super::routes::Surface;
 use super::unanswered::Answering;
@@ -122,6 +122,8 @@ pub(super) async fn serve<S>(
     let builder = options.builder();
     let mut served = pin!(builder.serve_connection(io, service));
     let (mut stopping, mut stopped, mut closing) = (pin!(stop.cancelled()), None, false);
+    // Until when requests that are in flight or on their way are waited for, once the connection was due.
+    let mut grace = None;
     let mut timer = pin!(tokio::time::sleep(options.timeouts.idle));
     let ended = poll_fn(|context| {
         loop {
@@ -136,8 +138,9 @@ pub(super) async fn serve<S>(
                 return Poll::Ready(Some(ended));
             }
             let Some(due) = deadline.get() else { return Poll::Pending };
-            let due = match stopped {
-                Some(stopped) if !closing => due.min(stopped + FIRST_REQUEST),
+            let due = match (grace, stopped) {
+                (Some(grace), _) => due.max(grace),
+                (None, Some(stopped)) if !closing => due.min(stopped + FIRST_REQUEST),
                 _ => due,
             };
             // A timer before the deadline is not reset for each request, only once it has elapsed.
@@ -150,13 +153,16 @@ pub(super) async fn serve<S>(
             if deadline.get().is_none_or(|now_due| now_due.min(due) > Instant::now()) {
                 continue;
             }
-            if closing || deadline.is_in_head() || deadline.is_sending() {
+            let sending = deadline.sending();
+            if closing || deadline.is_in_head() || sending == Some(Sharing::Alone) {
                 return Poll::Ready(None);
             }
-            // An idle connection is closed gracefully: a request may be on its way.
+            // An idle connection is closed gracefully: a request may be on its way. So is one with an answer that its client
+            // does not receive beside others.
             closing = true;
             served.as_mut().graceful_shutdown();
-            timer.as_mut().reset(Instant::now() + options.timeouts.head);
+            let timeouts = &options.timeouts;
+            grace = Some(Instant::now() + if sending.is_some() { timeouts.answer } else { timeouts.head });
         }
     });
     match ended.await {

@@ -27,8 +27,17 @@ const HTTP2_PREFACE: &[u8] = b"PRI";
 /// Writes of up to this many bytes are copied into one slice: one `send` costs less than a `writev`.
 const JOINED: usize = 4 * 1024;
 
-/// Answers up to this many bytes have no deadline: the send buffer of the connection takes them.
+/// Answers of HTTP/1.1 up to this many bytes have no deadline: the send buffer of the connection takes them. In HTTP/2 the client
+/// decides what is sent of each.
 const SHORT_ANSWER: u64 = 16 * 1024;
+
+/// Whether an answer shares its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sharing {
+    Alone,
+    /// With other requests, which a proxy may have sent for other clients.
+    Multiplexed,
+}
 
 /// The timeouts of a connection between requests, and of answers.
 #[derive(Debug, Clone, Copy)]
@@ -45,10 +54,10 @@ pub(super) struct Timeouts {
 
 impl Timeouts {
     /// How long an answer of this many bytes in memory may take; `None` without a deadline.
-    fn of_answer(&self, bytes: u64) -> Option<Duration> {
-        let per_second = u64::from(self.answer_bytes_per_second);
-        (bytes > SHORT_ANSWER && per_second > 0)
-            .then(|| self.answer + Duration::from_secs(bytes / per_second))
+    fn of_answer(&self, bytes: u64, http2: bool) -> Option<Duration> {
+        let (short, per_second) =
+            (if http2 { 0 } else { SHORT_ANSWER }, u64::from(self.answer_bytes_per_second));
+        (bytes > short && per_second > 0).then(|| self.answer + Duration::from_secs(bytes / per_second))
     }
 }
 
@@ -92,9 +101,11 @@ impl ConnectionDeadline {
         self.state.lock().in_head
     }
 
-    /// Whether an answer with a deadline is being sent.
-    pub(super) fn is_sending(&self) -> bool {
-        !self.state.lock().sending.is_empty()
+    /// Whether an answer with a deadline is being sent, and whether other requests may be in flight beside it.
+    pub(super) fn sending(&self) -> Option<Sharing> {
+        let state = self.state.lock();
+        let sharing = if state.http2 { Sharing::Multiplexed } else { Sharing::Alone };
+        (!state.sending.is_empty()).then_some(sharing)
     }
 
     /// Whether the peer has sent nothing yet.
@@ -104,13 +115,17 @@ impl ConnectionDeadline {
 
     /// Begins a request, which is in flight until its response is sent, or taken by the connection if that is short.
     pub(super) fn begin(self: &Arc<Self>) -> InFlight {
-        self.state.lock().begin();
-        InFlight(Arc::clone(self))
+        let http2 = {
+            let mut state = self.state.lock();
+            state.begin();
+            state.http2
+        };
+        InFlight { deadline: Arc::clone(self), http2 }
     }
 
     /// Begins to send an answer with a body of this many bytes in memory. Returns its number; `None` without a deadline.
-    fn send(&self, held: Option<u64>) -> Option<u64> {
-        let due = Instant::now() + self.timeouts.of_answer(held?)?;
+    fn send(&self, held: Option<u64>, http2: bool) -> Option<u64> {
+        let due = Instant::now() + self.timeouts.of_answer(held?, http2)?;
         Some(self.state.lock().send(due))
     }
 
@@ -181,12 +196,15 @@ impl State {
 
 /// A request in flight, until dropped.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<ConnectionDeadline>);
+pub(super) struct InFlight {
+    deadline: Arc<ConnectionDeadline>,
+    http2: bool,
+}
 
 impl InFlight {
     /// Keeps the request in flight until the body of its response was sent.
     pub(super) fn until_sent(self, response: Response<Body>) -> Response<InFlightBody> {
-        let number = self.0.send(response.body().held());
+        let number = self.deadline.send(response.body().held(), self.http2);
         let (sending, in_flight) = match number {
             Some(number) => (Some(Arc::new(Sending { in_flight: self, number })), None),
             None => (None, Some(self)),
@@ -197,7 +215,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.state.lock().end();
+        self.deadline.state.lock().end();
     }
 }
 
@@ -210,7 +228,7 @@ struct Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.in_flight.0.state.lock().sending.remove(&self.number);
+        self.in_flight.deadline.state.lock().sending.remove(&self.number);
     }
 }
 
@@ -402,10 +420,12 @@ mod tests {
 
     #[test]
     fn time_of_an_answer_follows_from_its_length() {
-        let of = |bytes| TIMEOUTS.of_answer(bytes).map(|time| time.as_secs());
-        assert_eq!([of(16 * 1024), of(16 * 1024 + 1), of(4 * 1024 * 1024)], [None, Some(61), Some(316)]);
+        let of = |bytes, http2| TIMEOUTS.of_answer(bytes, http2).map(|time| time.as_secs());
+        let lengths = [0, 16 * 1024, 16 * 1024 + 1, 4 * 1024 * 1024];
+        assert_eq!(lengths.map(|bytes| of(bytes, false)), [None, None, Some(61), Some(316)]);
+        assert_eq!(lengths.map(|bytes| of(bytes, true)), [None, Some(61), Some(61), Some(316)]);
         let disabled = Timeouts { answer_bytes_per_second: 0, ..TIMEOUTS };
-        assert_eq!(disabled.of_answer(u64::MAX), None);
+        assert_eq!(disabled.of_answer(u64::MAX, true), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const INITIAL_WINDOW_SIZE: u16 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
@@ -83,9 +84,15 @@ fn block(method: u8, path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
 pub(crate) struct FrameClient<S>(pub(crate) S);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> FrameClient<S> {
-    pub(crate) async fn begin(mut stream: S) -> Self {
+    pub(crate) async fn begin(stream: S) -> Self {
+        Self::with_window(stream, 65_535).await
+    }
+
+    /// A client that receives at most so many bytes of each answer.
+    pub(crate) async fn with_window(mut stream: S, window: u32) -> Self {
         stream.write_all(PREFACE).await.unwrap();
-        stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+        let setting = [&INITIAL_WINDOW_SIZE.to_be_bytes()[..], &window.to_be_bytes()].concat();
+        stream.write_all(&frame(SETTINGS, 0, 0, &setting)).await.unwrap();
         Self(stream)
     }
 
