@@ -17,7 +17,7 @@ use std::time::Duration;
 use content_source::{FetchError, Fetched};
 use futures_util::FutureExt;
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::flights::{EndGuard, Flight, Flights, Turn};
@@ -325,11 +325,13 @@ impl Inner {
         let mut deadline = Instant::now() + limits.timeout();
         let permit = self.gates.pass((*uid, *revision), limits, (key.tenant, cause), deadline).await?;
         let at_once = turn.try_lock().ok();
-        // One of each other cause may be before it; each ends by its own deadline.
         let has_waited = at_once.is_none();
-        let _turn = match at_once {
-            Some(turn) => turn,
-            None => turn.lock().await,
+        // One of each other cause may be before it, which ends by its own deadline: none makes callers of the tenant wait for
+        // longer than a fetch may take.
+        let _turn = match (at_once, cause) {
+            (None, Cause::Tenant) => timeout_at(deadline, turn.lock()).await.ok(),
+            (None, _) => Some(turn.lock().await),
+            (turn, _) => turn,
         };
         if has_waited {
             deadline = Instant::now() + limits.timeout();

@@ -272,7 +272,7 @@ impl FetchPermit {
             // The source answered; what it answered concerns this content alone.
             Ok(_) | Err(_) => {
                 circuit.lock().succeed();
-                return CircuitStatus { is_open: false, cause_until: None };
+                return self.status(now);
             }
         };
         let asked = retry_after.map(|seconds| Duration::from_secs(seconds.into()));
@@ -281,15 +281,17 @@ impl FetchPermit {
         } else {
             circuit.lock().pause(now, asked);
         }
-        if self.cause == Cause::Tenant {
-            return CircuitStatus { is_open: whole.lock().closed_at().is_some(), cause_until: None };
-        }
         // That the gateway asks too often does not depend on what it asked for, so nobody asks meanwhile.
-        if is_of_client {
+        if is_of_client && self.cause != Cause::Tenant {
             whole.lock().pause(now, asked);
         }
-        let is_open = whole.lock().is_open(now);
-        CircuitStatus { is_open, cause_until: circuit.lock().closed_at() }
+        self.status(now)
+    }
+
+    fn status(&self, now: Instant) -> CircuitStatus {
+        let is_open = self.gate.whole.circuit.lock().is_open(now);
+        let of_cause = || self.gate.part(self.cause).circuit.lock().closed_at();
+        CircuitStatus { is_open, cause_until: if self.cause == Cause::Tenant { None } else { of_cause() } }
     }
 }
 

@@ -16,7 +16,7 @@ use super::files::ConnectionFiles;
 use super::hints::Hints;
 use super::poll::{PollResult, Verdict};
 use super::record::StoredBytes;
-use super::schedule::{MAX_POLLS, Schedule};
+use super::schedule::{Lane, MAX_POLLS, Schedule, Standing};
 use crate::cache::FairSemaphore;
 use crate::catalog::Catalog;
 use crate::model::caller::Payer;
@@ -94,8 +94,8 @@ impl ConnectionWatch {
     /// Watches until the lease is given up, which ends `held`.
     pub(super) async fn run(mut self, mut held: watch::Receiver<HeldLease>) {
         let mut hints = Hints::new(self.held.lease.connection);
-        // Their tenants, by the ids of their tasks.
-        let (mut polls, mut tenants) = (JoinSet::new(), HashMap::new());
+        // Their lanes, by the ids of their tasks.
+        let (mut polls, mut lanes) = (JoinSet::new(), HashMap::new());
         let mut reads_at = Some(Instant::now());
         let mut expiries = interval(EXPIRE_INTERVAL);
         expiries.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -126,8 +126,8 @@ impl ConnectionWatch {
                 }
                 Some(ended) = polls.join_next_with_id() => {
                     let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-                    if let Some(tenant) = tenants.remove(&id) {
-                        self.schedule.ended(tenant);
+                    if let Some(lane) = lanes.remove(&id) {
+                        self.schedule.ended(lane);
                     }
                     if let Ok((_, ended)) = ended {
                         self.ended(ended, &mut hints);
@@ -148,9 +148,9 @@ impl ConnectionWatch {
                 () = sleep_until(wakes.unwrap_or_else(Instant::now)), if wakes.is_some() => {}
             }
             while polls.len() < MAX_POLLS
-                && let Some((tenant, poll)) = self.begin()
+                && let Some((lane, poll)) = self.begin()
             {
-                tenants.insert(polls.spawn(poll).id(), tenant);
+                lanes.insert(polls.spawn(poll).id(), lane);
             }
         }
     }
@@ -170,8 +170,9 @@ impl ConnectionWatch {
         let now = Instant::now();
         for (subject, recorded) in subjects {
             if !self.watched.contains_key(&subject) {
-                self.schedule.set(&subject, now);
-                self.watched.insert(subject, WatchedContent::new(recorded, now));
+                let watched = WatchedContent::new(recorded, now);
+                self.schedule.set(&subject, watched.standing(), now);
+                self.watched.insert(subject, watched);
             }
         }
         if !gone.is_empty() {
@@ -189,11 +190,11 @@ impl ConnectionWatch {
         }
     }
 
-    /// Begins the next poll that is due, of a tenant.
-    fn begin(&mut self) -> Option<(TenantId, impl Future<Output = EndedPoll> + Send + use<>)> {
-        let subject = self.schedule.take_due(Instant::now())?;
+    /// Begins the next poll that is due, of a lane.
+    fn begin(&mut self) -> Option<(Lane, impl Future<Output = EndedPoll> + Send + use<>)> {
+        let (lane, subject) = self.schedule.take_due(Instant::now())?;
         let Some(watched) = self.watched.get_mut(&subject) else {
-            self.schedule.ended(subject.0.tenant);
+            self.schedule.ended(lane);
             return None;
         };
         (watched.is_polled, watched.is_stale) = (true, false);
@@ -209,7 +210,7 @@ impl ConnectionWatch {
             drop(permit);
             EndedPoll { subject, result, jitter: catalog.jitter() }
         };
-        Some((tenant, poll))
+        Some((lane, poll))
     }
 
     /// Schedules the next poll of content whose poll ended, and takes over what was found.
@@ -227,7 +228,11 @@ impl ConnectionWatch {
                 self.catalog.fetcher.round(self.held.lease.connection, every).left()
             }
         };
-        self.schedule.set(&subject, (now + delay).max(watched.not_before));
+        let standing = match &result {
+            Ok(Some(_)) => Standing::Known,
+            _ => watched.standing(),
+        };
+        self.schedule.set(&subject, standing, (now + delay).max(watched.not_before));
         match result {
             Ok(Some(found)) => self.apply(subject, found),
             Ok(None) => self.files.remove(&subject),
@@ -319,7 +324,7 @@ impl ConnectionWatch {
         if let Some(watched) = self.watched.get_mut(subject) {
             (watched.is_stale, watched.is_urgent) = (true, watched.is_urgent || is_urgent);
             if !watched.is_polled {
-                self.schedule.advance(subject, watched.not_before.max(now));
+                self.schedule.advance(subject, watched.standing(), watched.not_before.max(now));
             }
         }
     }

@@ -6,6 +6,7 @@ use content_source::{FetchError, Kind, Path};
 use tokio::time::Instant;
 
 use super::poll::{Known, PollResult, Verdict};
+use super::schedule::Standing;
 use crate::model::backoff::Backoff;
 use crate::model::fault::Fault;
 use crate::store::watched::FoundDigest;
@@ -63,6 +64,15 @@ impl WatchedContent {
             is_polled: false,
             is_stale: false,
             is_urgent: false,
+        }
+    }
+
+    /// What is known of it.
+    pub(super) fn standing(&self) -> Standing {
+        match (self.known.recorded, self.failures) {
+            (Some(_), _) => Standing::Known,
+            (None, 0) => Standing::New,
+            (None, _) => Standing::Failing,
         }
     }
 

@@ -9,24 +9,48 @@ use crate::store::watching::WatchedSubject;
 
 /// The maximum number of concurrent polls of a connection.
 pub(super) const MAX_POLLS: usize = 8;
-/// The maximum number of those of a tenant: one whose polls wait, or whose sources hang, leaves some to others.
-const MAX_OF_TENANT: usize = MAX_POLLS / 2;
 
-/// The times at which subjects are due, each at most once. Those that are due are taken in turn between tenants, except of
-/// tenants with as many polls in progress as one may have.
+/// What is known of a subject. Anonymous callers subscribe to values that they choose, for which a source may hang: what was never
+/// fetched does not delay the polls of what was, nor what failed then those of what is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Standing {
+    /// The source has answered for it.
+    Known,
+    /// It was not polled yet.
+    New,
+    /// It was never fetched, and its last poll failed.
+    Failing,
+}
+
+impl Standing {
+    /// The maximum number of concurrent polls of a tenant: one whose polls wait, or whose sources hang, leaves some to others.
+    fn most(self) -> usize {
+        match self {
+            Self::Known => MAX_POLLS / 2,
+            Self::New => MAX_POLLS / 4,
+            Self::Failing => 1,
+        }
+    }
+}
+
+/// The subjects of a tenant that are polled in turn.
+pub(super) type Lane = (TenantId, Standing);
+
+/// The times at which subjects are due, each at most once. Those that are due are taken in turn between lanes, except of
+/// lanes with as many polls in progress as one may have.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    queues: HashMap<TenantId, Queue>,
-    times: HashMap<WatchedSubject, Instant>,
-    /// When the first subject of each tenant is due whose turn is not awaited.
-    firsts: BTreeSet<(Instant, TenantId)>,
-    /// The tenants with subjects that were due, in the order of their turns.
-    turns: VecDeque<TenantId>,
+    queues: HashMap<Lane, Queue>,
+    times: HashMap<WatchedSubject, (Instant, Lane)>,
+    /// When the first subject of each lane is due whose turn is not awaited.
+    firsts: BTreeSet<(Instant, Lane)>,
+    /// The lanes with subjects that were due, in the order of their turns.
+    turns: VecDeque<Lane>,
     /// When turns were taken last.
     taken: Option<Instant>,
 }
 
-/// The subjects of a tenant.
+/// The subjects of a lane.
 #[derive(Debug, Default)]
 struct Queue {
     subjects: BTreeSet<(Instant, WatchedSubject)>,
@@ -36,9 +60,9 @@ struct Queue {
 }
 
 impl Queue {
-    /// When the first subject is due that may be polled.
-    fn first(&self) -> Option<Instant> {
-        self.subjects.first().map(|(at, _)| *at).filter(|_| self.polls < MAX_OF_TENANT)
+    /// When the first subject of its lane is due that may be polled.
+    fn first(&self, (_, standing): Lane) -> Option<Instant> {
+        self.subjects.first().map(|(at, _)| *at).filter(|_| self.polls < standing.most())
     }
 
     fn is_empty(&self) -> bool {
@@ -48,48 +72,49 @@ impl Queue {
 
 impl Schedule {
     /// Sets when a subject is due, in place of the time before.
-    pub(super) fn set(&mut self, subject: &WatchedSubject, at: Instant) {
+    pub(super) fn set(&mut self, subject: &WatchedSubject, standing: Standing, at: Instant) {
         self.remove(subject);
-        self.times.insert(subject.clone(), at);
-        self.change(subject.0.tenant, |queue| _ = queue.subjects.insert((at, subject.clone())));
+        let lane = (subject.0.tenant, standing);
+        self.times.insert(subject.clone(), (at, lane));
+        self.change(lane, |queue| _ = queue.subjects.insert((at, subject.clone())));
     }
 
     /// Sets when a subject is due unless it is due earlier.
-    pub(super) fn advance(&mut self, subject: &WatchedSubject, at: Instant) {
-        if self.times.get(subject).is_none_or(|before| *before > at) {
-            self.set(subject, at);
+    pub(super) fn advance(&mut self, subject: &WatchedSubject, standing: Standing, at: Instant) {
+        if self.times.get(subject).is_none_or(|(before, _)| *before > at) {
+            self.set(subject, standing, at);
         }
     }
 
     pub(super) fn remove(&mut self, subject: &WatchedSubject) {
-        if let Some(at) = self.times.remove(subject) {
-            self.change(subject.0.tenant, |queue| _ = queue.subjects.remove(&(at, subject.clone())));
+        if let Some((at, lane)) = self.times.remove(subject) {
+            self.change(lane, |queue| _ = queue.subjects.remove(&(at, subject.clone())));
         }
     }
 
-    /// Changes the queue of a tenant.
-    fn change(&mut self, tenant: TenantId, change: impl FnOnce(&mut Queue)) {
-        let queue = self.queues.entry(tenant).or_default();
-        let before = queue.first();
+    /// Changes the queue of a lane.
+    fn change(&mut self, lane: Lane, change: impl FnOnce(&mut Queue)) {
+        let queue = self.queues.entry(lane).or_default();
+        let before = queue.first(lane);
         change(queue);
         if queue.is_in_turns {
             return;
         }
-        let (after, is_empty) = (queue.first(), queue.is_empty());
+        let (after, is_empty) = (queue.first(lane), queue.is_empty());
         if let Some(before) = before {
-            self.firsts.remove(&(before, tenant));
+            self.firsts.remove(&(before, lane));
         }
         if let Some(after) = after {
-            self.firsts.insert((after, tenant));
+            self.firsts.insert((after, lane));
         }
         if is_empty {
-            self.queues.remove(&tenant);
+            self.queues.remove(&lane);
         }
     }
 
-    /// A poll of a subject of a tenant that was taken ended.
-    pub(super) fn ended(&mut self, tenant: TenantId) {
-        self.change(tenant, |queue| queue.polls = queue.polls.saturating_sub(1));
+    /// A poll of a subject that was taken from a lane ended.
+    pub(super) fn ended(&mut self, lane: Lane) {
+        self.change(lane, |queue| queue.polls = queue.polls.saturating_sub(1));
     }
 
     /// When the next subject is due.
@@ -97,37 +122,37 @@ impl Schedule {
         if self.turns.is_empty() { self.firsts.first().map(|(at, _)| *at) } else { self.taken }
     }
 
-    /// Takes the subject of the next tenant in turn that has been due for longest. Its poll is in progress until it
+    /// Takes the subject of the next lane in turn that has been due for longest. Its poll is in progress until it
     /// [`ended`](Self::ended).
-    pub(super) fn take_due(&mut self, now: Instant) -> Option<WatchedSubject> {
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<(Lane, WatchedSubject)> {
         self.taken = Some(now);
         while self.firsts.first().is_some_and(|(at, _)| *at <= now)
-            && let Some((_, tenant)) = self.firsts.pop_first()
+            && let Some((_, lane)) = self.firsts.pop_first()
         {
-            self.turns.push_back(tenant);
-            self.queues.entry(tenant).or_default().is_in_turns = true;
+            self.turns.push_back(lane);
+            self.queues.entry(lane).or_default().is_in_turns = true;
         }
-        while let Some(tenant) = self.turns.pop_front() {
-            let queue = self.queues.entry(tenant).or_default();
-            let is_due = queue.first().is_some_and(|at| at <= now);
+        while let Some(lane) = self.turns.pop_front() {
+            let queue = self.queues.entry(lane).or_default();
+            let is_due = queue.first(lane).is_some_and(|at| at <= now);
             let taken = if is_due { queue.subjects.pop_first() } else { None };
             queue.polls += usize::from(taken.is_some());
-            match queue.first() {
-                Some(at) if at <= now => self.turns.push_back(tenant),
+            match queue.first(lane) {
+                Some(at) if at <= now => self.turns.push_back(lane),
                 first => {
                     queue.is_in_turns = false;
                     let is_empty = queue.is_empty();
                     if let Some(at) = first {
-                        self.firsts.insert((at, tenant));
+                        self.firsts.insert((at, lane));
                     }
                     if is_empty {
-                        self.queues.remove(&tenant);
+                        self.queues.remove(&lane);
                     }
                 }
             }
             if let Some((_, subject)) = taken {
                 self.times.remove(&subject);
-                return Some(subject);
+                return Some((lane, subject));
             }
         }
         None
@@ -141,6 +166,7 @@ mod tests {
     use tokio::time::Instant;
     use uuid::Uuid;
 
+    use super::Standing::{Failing, Known, New};
     use super::{MAX_POLLS, Schedule};
     use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
     use crate::store::watching::WatchedSubject;
@@ -156,9 +182,13 @@ mod tests {
 
     /// A subject whose poll has ended.
     fn taken_and_ended(schedule: &mut Schedule, now: Instant) -> Option<WatchedSubject> {
-        let taken = schedule.take_due(now)?;
-        schedule.ended(taken.0.tenant);
+        let (lane, taken) = schedule.take_due(now)?;
+        schedule.ended(lane);
         Some(taken)
+    }
+
+    fn taken(schedule: &mut Schedule, now: Instant) -> Option<WatchedSubject> {
+        schedule.take_due(now).map(|(_, subject)| subject)
     }
 
     #[test]
@@ -168,23 +198,44 @@ mod tests {
         let others = ["b:0", "b:1"].map(|uri| subject_of(2, uri));
         let mut schedule = Schedule::default();
         for subject in &many {
-            schedule.set(subject, now);
+            schedule.set(subject, Known, now);
         }
         for subject in &many[..MAX_POLLS / 2] {
-            assert_eq!(schedule.take_due(now).as_ref(), Some(subject));
+            assert_eq!(taken(&mut schedule, now).as_ref(), Some(subject));
         }
         // Nothing is waited for either, except the end of a poll.
         assert_eq!((schedule.take_due(now), schedule.next()), (None, None));
-        schedule.set(&others[0], now);
-        assert_eq!(schedule.take_due(now).as_ref(), Some(&others[0]));
+        schedule.set(&others[0], Known, now);
+        assert_eq!(taken(&mut schedule, now).as_ref(), Some(&others[0]));
         // Changes meanwhile do not pass the limit.
         schedule.remove(&many[MAX_POLLS]);
-        schedule.set(&many[0], now);
-        schedule.set(&others[1], now + Duration::from_secs(9));
+        schedule.set(&many[0], Known, now);
+        schedule.set(&others[1], Known, now + Duration::from_secs(9));
         assert_eq!((schedule.take_due(now), schedule.next()), (None, Some(now + Duration::from_secs(9))));
-        schedule.ended(many[0].0.tenant);
-        assert_eq!((schedule.next(), schedule.take_due(now)), (Some(now), Some(many[0].clone())));
+        schedule.ended((many[0].0.tenant, Known));
+        assert_eq!((schedule.next(), taken(&mut schedule, now)), (Some(now), Some(many[0].clone())));
         assert_eq!(schedule.take_due(now), None);
+    }
+
+    #[test]
+    fn what_was_never_fetched_delays_neither_what_was_nor_what_is_new() {
+        let now = Instant::now();
+        let mut schedule = Schedule::default();
+        let all = [(Failing, "f"), (New, "n"), (Known, "k")].map(|(standing, name)| {
+            let subjects = [0, 1, 2].map(|number| subject(&format!("{name}:{number}")));
+            for subject in &subjects {
+                schedule.set(subject, standing, now);
+            }
+            subjects
+        });
+        let mut first: Vec<_> = std::iter::from_fn(|| taken(&mut schedule, now)).collect();
+        let [failing, new, known] = all;
+        let mut expected = [&failing[..1], &new[..2], &known].concat();
+        first.sort();
+        expected.sort();
+        assert_eq!(first, expected);
+        schedule.ended((new[0].0.tenant, New));
+        assert_eq!([(); 2].map(|()| taken(&mut schedule, now)), [Some(new[2].clone()), None]);
     }
 
     #[test]
@@ -195,13 +246,13 @@ mod tests {
         let few = ["a:e", "a:f"].map(|uri| subject_of(2, uri));
         let mut schedule = Schedule::default();
         for (subject, seconds) in many.iter().zip([1, 1, 2, 2]).chain(few.iter().zip([3, 9])) {
-            schedule.set(subject, at(seconds));
+            schedule.set(subject, Known, at(seconds));
         }
         let taken = [3, 3, 3].map(|seconds| taken_and_ended(&mut schedule, at(seconds)));
         assert_eq!(taken, [&many[0], &few[0], &many[1]].map(|subject| Some(subject.clone())));
         // Those whose turn is awaited may change.
         schedule.remove(&many[2]);
-        schedule.set(&many[3], at(5));
+        schedule.set(&many[3], Known, at(5));
         assert!(schedule.next().is_some_and(|next| next <= at(3)));
         assert_eq!((schedule.take_due(at(4)), schedule.next()), (None, Some(at(5))));
         let taken = [5, 8, 9].map(|seconds| taken_and_ended(&mut schedule, at(seconds)));
@@ -215,17 +266,17 @@ mod tests {
         let at = |seconds| now + Duration::from_secs(seconds);
         let [a, b, c] = ["a:a", "a:b", "a:c"].map(subject);
         let mut schedule = Schedule::default();
-        schedule.set(&a, at(3));
-        schedule.set(&b, at(2));
-        schedule.set(&c, at(9));
-        schedule.set(&c, at(1));
-        schedule.advance(&a, at(5));
-        schedule.advance(&b, at(1));
+        schedule.set(&a, Known, at(3));
+        schedule.set(&b, Known, at(2));
+        schedule.set(&c, Known, at(9));
+        schedule.set(&c, Known, at(1));
+        schedule.advance(&a, Known, at(5));
+        schedule.advance(&b, Known, at(1));
         schedule.remove(&subject("a:d"));
         assert_eq!((schedule.next(), schedule.take_due(now)), (Some(at(1)), None));
         let taken = [2, 2, 2, 3, 9].map(|seconds| taken_and_ended(&mut schedule, at(seconds)));
         assert_eq!(taken, [Some(b), Some(c.clone()), None, Some(a), None]);
-        schedule.set(&c, at(1));
+        schedule.set(&c, Known, at(1));
         schedule.remove(&c);
         assert_eq!((schedule.next(), schedule.take_due(at(9))), (None, None));
     }

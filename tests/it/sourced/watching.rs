@@ -187,8 +187,8 @@ async fn fetched_content_is_forgotten_in_another_timeline() {
 
 #[tokio::test]
 async fn sources_of_one_tenant_that_hang_leave_polls_to_others() {
-    // Eight polls of a connection are in progress at once: these are more than the replica's, of which a tenant has half.
-    let (connections, contents, of_tenant) = (9, 8, 32);
+    // Two polls of new content of a connection are in progress at once: these are more than a tenant's half of the replica's.
+    let (connections, contents, of_tenant) = (18, 2, 32);
     let limits = json!({"pollMs": NEVER, "timeoutMs": 120_000});
     let site = Site::with_limits(limits.clone()).await;
     let mut uris = Vec::new();
