@@ -24,6 +24,9 @@ const MIGRATION_TIMEOUT: Duration = Duration::from_mins(10);
 const LOCK_TIMEOUT: &str = "set lock_timeout = '1s'";
 /// Without a transaction, such as `create index concurrently`, which waits for other transactions while none waits for it.
 const NO_LOCK_TIMEOUT: &str = "set lock_timeout = 0";
+/// Without limits on time, of which PostgreSQL knows that of transactions from version 17 on.
+const UNLIMITED_SESSION: &str = "set client_min_messages to warning; set statement_timeout = 0; \
+    select set_config(name, '0', false) from pg_settings where name = 'transaction_timeout'";
 /// The pause after that, in which they go on.
 const LOCK_RETRY: Duration = Duration::from_secs(1);
 
@@ -132,7 +135,7 @@ impl Store {
         let before = SchemaStatus::read(&migrator, &mut connection).await?;
         // sqlx creates its table if it does not exist, for which PostgreSQL sends a notice if it does. A role or database may
         // limit the time of statements, which would end the creation of a large index in each attempt.
-        in_time(connection.execute("set client_min_messages to warning; set statement_timeout = 0")).await?;
+        in_time(connection.execute(UNLIMITED_SESSION)).await?;
         let migrating = apply(&migrator, &before, &mut connection);
         tokio::time::timeout(MIGRATION_TIMEOUT, migrating).await.map_err(|_| StoreError::Timeout)??;
         if self.owner.is_some() {

@@ -68,7 +68,7 @@ impl WarmConnections {
     /// Lends the connection that was used last, or one of the pool.
     pub(super) async fn acquire(&self) -> Result<Lent, sqlx::Error> {
         let most = self.pool.options().get_acquire_timeout();
-        let (mut left, mut waiting) = (most, self.take());
+        let (began, mut waiting) = (Instant::now(), self.take());
         if let Ok((lent, used)) = waiting {
             if !is_older(used, Some(most)) {
                 return Ok(lent);
@@ -76,13 +76,13 @@ impl WarmConnections {
             if let Some(lent) = self.checked(lent, used, most / 2).await {
                 return Ok(lent);
             }
-            left = most / 2;
             waiting = Err(Waiting::new(&self.state));
         }
         // Before the pool checks that it is not retired.
         let left_pool = Instant::now();
         // Boxed: the future of opening a connection has 4 KiB, which those of all requests and streams would contain several
         // times.
+        let left = most.saturating_sub(began.elapsed());
         let acquired = tokio::time::timeout(left, Box::pin(self.pool.acquire())).await;
         let connection = acquired.map_err(|_| sqlx::Error::PoolTimedOut)??;
         drop(waiting);
