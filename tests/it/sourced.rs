@@ -25,9 +25,10 @@ mod watching;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use self::upstream::Upstream;
+use self::upstream::{Upstream, text};
 use crate::support::app::{Builder, Replica, encode, gateway, resource};
 use crate::support::cluster::{Database, database};
+use crate::support::events::listen;
 use crate::support::http::Answer;
 
 /// A gateway with an agent, and a connection to an HTTP API.
@@ -79,6 +80,24 @@ fn source(path: &str) -> Value {
 }
 
 impl Site {
+    /// Makes another tenant with the agent `hive`; returns a key of it.
+    async fn other_tenant(&self) -> String {
+        self.replica.tenant("bee").await;
+        self.replica.agent("bee", "hive").await;
+        self.replica.key("hive", &["mcp"]).await.1
+    }
+
+    /// Subscribes the other tenant to content of the connection, which is polled, and nothing else meanwhile.
+    async fn expect_poll_of_other(&self, key: &str) {
+        self.upstream.answer("a", text("here"));
+        let body = json!({"name": "a", "source": {"connection": "api", "path": "a"}});
+        assert_eq!(self.replica.admin("PUT", &resource("hive", "test://a"), Some(body)).await.status, 201);
+        let filter = json!({"resourceSubscriptions": ["test://a"]});
+        let mut stream = listen(&self.replica, "hive", key, json!(1), filter).await;
+        stream.expect_events(&["notifications/subscriptions/acknowledged", "updated test://a"]).await;
+        assert_eq!(self.upstream.asked(), [("/v1/a".to_owned(), Some(200))]);
+    }
+
     async fn new() -> Self {
         Self::with_limits(json!({})).await
     }

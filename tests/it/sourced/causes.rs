@@ -7,7 +7,6 @@ use tokio::sync::Notify;
 
 use super::Site;
 use super::upstream::{Reply, status, text};
-use crate::support::app::resource;
 use crate::support::events::{Events, listen};
 use crate::support::wait::eventually;
 
@@ -23,9 +22,7 @@ impl Site {
     /// A key of another tenant, whose callers are anonymous here.
     async fn foreign_key(&self) -> String {
         self.publish().await;
-        self.replica.tenant("bee").await;
-        self.replica.agent("bee", "hive").await;
-        self.replica.key("hive", &["mcp"]).await.1
+        self.other_tenant().await
     }
 
     /// Subscribes to URIs of the agent.
@@ -111,14 +108,8 @@ async fn polls_of_a_tenant_leave_polls_of_a_shared_connection_to_others() {
     let _own = site.listen(&site.key, &hanging).await;
     site.asked(2).await;
 
-    let key = site.foreign_key().await;
-    site.upstream.answer("a", text("here"));
-    let body = json!({"name": "a", "source": {"connection": "api", "path": "a"}});
-    assert_eq!(site.replica.admin("PUT", &resource("hive", "test://a"), Some(body)).await.status, 201);
-    let filter = json!({"resourceSubscriptions": ["test://a"]});
-    let mut stream = listen(&site.replica, "hive", &key, json!(1), filter).await;
-    stream.expect_events(&["notifications/subscriptions/acknowledged", "updated test://a"]).await;
-    assert_eq!(site.upstream.asked(), [("/v1/a".to_owned(), Some(200))]);
+    let key = site.other_tenant().await;
+    site.expect_poll_of_other(&key).await;
 }
 
 #[tokio::test]

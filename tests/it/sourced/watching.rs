@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::upstream::{Reply, status, tagged, text};
 use super::{Files, Site};
-use crate::support::app::{Builder, resource};
+use crate::support::app::Builder;
 use crate::support::cluster::database;
 use crate::support::events::{Session, listen};
 use crate::support::wait::eventually;
@@ -211,14 +211,6 @@ async fn sources_of_one_tenant_that_hang_leave_polls_to_others() {
     };
     eventually("all polls of the tenant hang", all_asked).await;
 
-    site.replica.tenant("bee").await;
-    site.replica.agent("bee", "hive").await;
-    let (_, key) = site.replica.key("hive", &["mcp"]).await;
-    site.upstream.answer("a", text("here"));
-    let body = json!({"name": "a", "source": {"connection": "api", "path": "a"}});
-    assert_eq!(site.replica.admin("PUT", &resource("hive", "test://a"), Some(body)).await.status, 201);
-    let filter = json!({"resourceSubscriptions": ["test://a"]});
-    let mut stream = listen(&site.replica, "hive", &key, json!(1), filter).await;
-    stream.expect_events(&["notifications/subscriptions/acknowledged", "updated test://a"]).await;
-    assert_eq!(site.upstream.asked(), [("/v1/a".to_owned(), Some(200))]);
+    let key = site.other_tenant().await;
+    site.expect_poll_of_other(&key).await;
 }
