@@ -281,7 +281,7 @@ impl FetchPermit {
         } else {
             circuit.lock().pause(now, asked);
         }
-        // That the gateway asks too often does not depend on what it asked for, so nobody asks meanwhile.
+        // That the gateway is rate limited does not depend on what it asked for: fetches of all causes pause.
         if is_of_client && self.cause != Cause::Tenant {
             whole.lock().pause(now, asked);
         }

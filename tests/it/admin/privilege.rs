@@ -186,7 +186,7 @@ async fn narrow_owner_key_rotates_and_changes_keys_within_its_bounds() {
     assert_eq!(patch(&short, secret).await, forbidden(rate));
     let both = json!({"labels": ["secret"], "limits": {"perSecond": 20, "burst": 30}});
     assert_eq!(patch(&short, both).await["body"]["labels"], json!(["secret"]));
-    // Whatever takes labels away may do so.
+    // A change that only removes labels is not bounded by the life of the calling key.
     let labelled =
         operators(json!({"scopes": ["registry"], "networks": ["127.0.0.1"], "labels": ["a", "b"]})).await;
     for labels in [json!(["b", "a"]), json!(["a"]), json!([])] {
