@@ -63,6 +63,14 @@ impl std::fmt::Debug for ObservedBody {
 /// A stream of events, encoded.
 pub struct Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>);
 
+impl Stream for Events {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
 impl std::fmt::Debug for Events {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Events").finish_non_exhaustive()
@@ -119,8 +127,8 @@ impl HttpBody for Body {
                 let next = pieces.iter_mut().find(|piece| !piece.is_empty()).map(std::mem::take);
                 Poll::Ready(next.map(|piece| Ok(Frame::data(piece))))
             }
-            Self::Events(Events(events)) => {
-                events.as_mut().poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
+            Self::Events(events) => {
+                Pin::new(events).poll_next(context).map(|next| next.map(|bytes| Ok(Frame::data(bytes))))
             }
             Self::Axum(body) | Self::Compressed { body, .. } => Pin::new(body).poll_frame(context),
             Self::Observed(observed) => {

@@ -1,6 +1,7 @@
 //! One connection: HTTP/1.1 or HTTP/2 within its limits, closed at its deadline or gracefully at shutdown.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -18,9 +19,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::deadline::{ConnectionDeadline, Sharing, Timeouts, TrackedStream};
+use super::deadline::{ConnectionDeadline, Sharing, Timeouts};
+use super::detachment::{DetachedStream, Detachment};
 use super::gateway_slot::GatewaySlot;
 use super::routes::Surface;
+use super::tracked_socket::TrackedSocket;
 use super::unanswered::Answering;
 use crate::config::Settings;
 
@@ -94,38 +97,77 @@ impl ConnectionOptions {
     }
 }
 
+/// How hyper stopped serving a connection.
+enum End<S> {
+    /// It was closed: by the client, or gracefully.
+    Closed(Result<(), Box<dyn Error + Send + Sync>>),
+    /// It is closed now.
+    Due,
+    /// Its last answer is an event stream, which is sent without hyper.
+    Detached(DetachedStream<S>),
+}
+
 /// Serves the requests of a connection until it is closed: by the client, at its deadline, or after `stop` once the
 /// requests in flight are answered. What is unanswered when it closes is completed in the tasks of `unanswered`.
 pub(super) async fn serve<S>(
-    stream: S,
+    socket: S,
     peer: IpAddr,
-    (gateway, surface): (&Arc<GatewaySlot>, Surface),
+    target: (&Arc<GatewaySlot>, Surface),
     options: &ConnectionOptions,
     unanswered: &TaskTracker,
     stop: &CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let ended = match serve_requests(socket, peer, target, options, unanswered, stop).await {
+        End::Closed(closed) => closed,
+        End::Due => return tracing::debug!(%peer, "connection closed at its deadline"),
+        End::Detached(stream) => stream.await.map_err(Into::into),
+    };
+    if let Err(error) = ended {
+        // The client disconnected, or did not send HTTP.
+        tracing::debug!(%peer, %error, "connection ended early");
+    }
+}
+
+async fn serve_requests<S>(
+    socket: S,
+    peer: IpAddr,
+    (gateway, surface): (&Arc<GatewaySlot>, Surface),
+    options: &ConnectionOptions,
+    unanswered: &TaskTracker,
+    stop: &CancellationToken,
+) -> End<S>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let detachment = Arc::new(Detachment::default());
     let deadline = ConnectionDeadline::new(options.timeouts);
     let gateway = Arc::clone(gateway);
-    let (requests, unanswered) = (Arc::clone(&deadline), unanswered.clone());
+    let (requests, detaching, unanswered) =
+        (Arc::clone(&deadline), Arc::clone(&detachment), unanswered.clone());
     let service = service_fn(move |request: Request<Incoming>| {
         let (gateway, in_flight) = (Arc::clone(&gateway), requests.begin());
+        let detaching = Arc::clone(&detaching);
         let (parts, body) = request.into_parts();
         let answer = async move {
-            let response = gateway.answer((&parts, body), peer, surface).await;
+            let mut response = gateway.answer((&parts, body), peer, surface).await;
+            if parts.version == Version::HTTP_11 {
+                detaching.begin(&mut response);
+            }
             Ok::<_, Infallible>(in_flight.until_sent(response))
         };
         Answering::new(answer, unanswered.clone())
     });
-    let io = TokioIo::new(TrackedStream { stream, deadline: Arc::clone(&deadline) });
+    let io = TokioIo::new(TrackedSocket::new(socket, Arc::clone(&deadline), Arc::clone(&detachment)));
     let builder = options.builder();
-    let mut served = pin!(builder.serve_connection(io, service));
+    // Boxed, so that a detached stream does not keep the space.
+    let mut served = Box::pin(builder.serve_connection(io, service));
     let (mut stopping, mut stopped, mut closing) = (pin!(stop.cancelled()), None, false);
     // Until when requests that are in flight or on their way are waited for, once the connection was due.
     let mut grace = None;
     let mut timer = pin!(tokio::time::sleep(options.timeouts.idle));
-    let ended = poll_fn(|context| {
+    poll_fn(|context| {
         loop {
             if stopped.is_none() && stopping.as_mut().poll(context).is_ready() {
                 stopped = Some(Instant::now());
@@ -135,7 +177,10 @@ pub(super) async fn serve<S>(
                 served.as_mut().graceful_shutdown();
             }
             if let Poll::Ready(ended) = served.as_mut().poll(context) {
-                return Poll::Ready(Some(ended));
+                return Poll::Ready(End::Closed(ended));
+            }
+            if let Some(stream) = detachment.take() {
+                return Poll::Ready(End::Detached(stream));
             }
             let Some(due) = deadline.get() else { return Poll::Pending };
             let due = match (grace, stopped) {
@@ -155,7 +200,7 @@ pub(super) async fn serve<S>(
             }
             let sending = deadline.sending();
             if closing || deadline.is_in_head() || sending == Some(Sharing::Alone) {
-                return Poll::Ready(None);
+                return Poll::Ready(End::Due);
             }
             // An idle connection is closed gracefully: a request may be on its way. So is one with an answer that its client
             // does not receive beside others.
@@ -164,11 +209,6 @@ pub(super) async fn serve<S>(
             let timeouts = &options.timeouts;
             grace = Some(Instant::now() + if sending.is_some() { timeouts.answer } else { timeouts.head });
         }
-    });
-    match ended.await {
-        Some(Ok(())) => {}
-        // The client disconnected, or did not send HTTP.
-        Some(Err(error)) => tracing::debug!(%peer, %error, "connection ended early"),
-        None => tracing::debug!(%peer, "connection closed at its deadline"),
-    }
+    })
+    .await
 }

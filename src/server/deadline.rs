@@ -5,8 +5,6 @@
 //! too short for clients that keep connections open for 90 seconds.
 
 use std::collections::BTreeMap;
-use std::io::{Error, IoSlice};
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,16 +14,12 @@ use bytes::Bytes;
 use http::Response;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 use crate::http::body::Body;
 
 /// The start of the HTTP/2 connection preface, with which no HTTP/1.1 request begins.
 const HTTP2_PREFACE: &[u8] = b"PRI";
-
-/// Writes of up to this many bytes are copied into one slice: one `send` costs less than a `writev`.
-const JOINED: usize = 4 * 1024;
 
 /// Answers of HTTP/1.1 up to this many bytes have no deadline: the send buffer of the connection takes them. In HTTP/2 the client
 /// decides what is sent of each.
@@ -129,11 +123,13 @@ impl ConnectionDeadline {
         Some(self.state.lock().send(due))
     }
 
-    fn on_read(&self, bytes: &[u8]) {
+    /// Bytes were read, or the end of the connection.
+    pub(super) fn on_read(&self, bytes: &[u8]) {
         self.state.lock().read(bytes);
     }
 
-    fn on_write(&self) {
+    /// Bytes were written.
+    pub(super) fn on_write(&self) {
         self.state.lock().write();
     }
 }
@@ -274,76 +270,6 @@ impl HttpBody for InFlightBody {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
-    }
-}
-
-/// A stream that reports what is read and written to a deadline.
-#[derive(Debug)]
-pub(super) struct TrackedStream<S> {
-    pub(super) stream: S,
-    pub(super) deadline: Arc<ConnectionDeadline>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<Result<(), Error>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if read.is_ready() {
-            self.deadline.on_read(buffer.filled().get(before..).unwrap_or_default());
-        }
-        read
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<Result<usize, Error>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if written.is_ready() {
-            self.deadline.on_write();
-        }
-        written
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<Result<usize, Error>> {
-        let length: usize = slices.iter().map(|slice| slice.len()).sum();
-        let written = if length <= JOINED {
-            let mut space = [MaybeUninit::uninit(); JOINED];
-            let mut joined = ReadBuf::uninit(&mut space);
-            for slice in slices {
-                joined.put_slice(slice);
-            }
-            Pin::new(&mut self.stream).poll_write(context, joined.filled())
-        } else {
-            Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-        };
-        if written.is_ready() {
-            self.deadline.on_write();
-        }
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }
 

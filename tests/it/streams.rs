@@ -1,6 +1,7 @@
 //! Streams of both eras: subscribers receive each committed change.
 
 mod changes;
+mod connections;
 mod ends;
 mod fleet;
 mod interleavings;

@@ -26,12 +26,12 @@ use crate::support::http::Client;
 use crate::support::wait::eventually;
 
 /// The files of a certificate for `localhost`.
-pub(super) struct Files {
+pub(crate) struct Files {
     pub(super) folder: tempfile::TempDir,
 }
 
 impl Files {
-    pub(super) fn new() -> (Self, CertificateDer<'static>) {
+    pub(crate) fn new() -> (Self, CertificateDer<'static>) {
         let files = Self { folder: tempfile::tempdir().unwrap() };
         let certificate = files.renew();
         (files, certificate)
@@ -63,7 +63,7 @@ impl Files {
 }
 
 /// A gateway with TLS. Readiness is checked by a client with TLS, since that of the tests has none.
-pub(super) async fn start(database: &Database, files: &Files, more: &[(&str, &str)]) -> Replica {
+pub(crate) async fn start(database: &Database, files: &Files, more: &[(&str, &str)]) -> Replica {
     let operator = "wag_00000000000000000000000000000000000000000003NxIRP".to_owned();
     let own = [("WAGGLE_SERVER__LISTEN".to_owned(), "127.0.0.1:0".to_owned())];
     let spill = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ pub(super) async fn start(database: &Database, files: &Files, more: &[(&str, &st
 }
 
 /// Connects as a client that trusts this certificate only and offers these protocols.
-async fn connect(
+pub(crate) async fn connect(
     address: std::net::SocketAddr,
     trusted: &CertificateDer<'static>,
     protocols: &[&[u8]],
