@@ -83,7 +83,7 @@ impl Body {
         Self::Bytes(Bytes::new())
     }
 
-    /// A body of server-sent events.
+    /// A body of server-sent events, none of which is empty.
     pub fn events(events: Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> Self {
         Self::Events(Events(events))
     }

@@ -153,7 +153,7 @@ where
         let answer = async move {
             let mut response = gateway.answer((&parts, body), peer, surface).await;
             if parts.version == Version::HTTP_11 {
-                detaching.begin(&mut response);
+                detaching.take_events(&mut response);
             }
             Ok::<_, Infallible>(in_flight.until_sent(response))
         };

@@ -1,5 +1,5 @@
-//! The socket of a connection, as hyper uses it: reports what is read and written to the deadline of the connection, and
-//! leaves hyper with an event stream.
+//! The socket of a connection, as hyper uses it: reports what is read and written to the deadline of the connection, and is
+//! handed over when an event stream continues without hyper.
 
 use std::io::{Error, IoSlice};
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ const JOINED: usize = 4 * 1024;
 /// A socket that reports what is read and written to a deadline.
 #[derive(Debug)]
 pub(super) struct TrackedSocket<S> {
-    /// `None` once it was detached; then hyper is not polled again.
+    /// `None` once it was handed over: pending for the rest of this poll of hyper, which is not polled again.
     socket: Option<S>,
     deadline: Arc<ConnectionDeadline>,
     detachment: Arc<Detachment<S>>,
@@ -29,7 +29,7 @@ impl<S: Unpin> TrackedSocket<S> {
         Self { socket: Some(socket), deadline, detachment }
     }
 
-    /// Polls the socket; pending once it was detached.
+    /// Polls the socket; pending once it was handed over.
     fn poll<T>(&mut self, poll: impl FnOnce(Pin<&mut S>) -> Poll<T>) -> Poll<T> {
         self.socket.as_mut().map_or(Poll::Pending, |socket| poll(Pin::new(socket)))
     }
@@ -67,7 +67,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedSocket<S> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let flushed = self.poll(|socket| socket.poll_flush(context));
         if self.detachment.has_begun() && matches!(flushed, Poll::Ready(Ok(()))) {
-            self.socket.take().into_iter().for_each(|socket| self.detachment.leave(socket));
+            self.socket.take().into_iter().for_each(|socket| self.detachment.hand_over(socket));
         }
         flushed
     }

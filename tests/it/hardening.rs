@@ -8,7 +8,7 @@ mod manifest_permits;
 mod metrics;
 mod native_histograms;
 mod slow_answers;
-pub(crate) mod tls;
+mod tls;
 mod trust;
 mod unfinished;
 mod uploads;

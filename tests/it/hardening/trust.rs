@@ -7,10 +7,10 @@ use tempfile::TempDir;
 use time::OffsetDateTime;
 use time::ext::NumericalDuration;
 
-use super::tls::{Files, start};
 use crate::apply::{Output, output, run};
 use crate::support::app::Replica;
 use crate::support::cluster::database;
+use crate::support::tls::{Files, start};
 
 /// An authority, and the certificates that it issues.
 struct Authority {

@@ -23,5 +23,6 @@ pub(crate) mod proxy;
 pub(crate) mod repository;
 pub(crate) mod signer;
 pub(crate) mod statements;
+pub(crate) mod tls;
 pub(crate) mod wait;
 pub(crate) mod webhook;
