@@ -12,6 +12,8 @@ use crate::model::limits::{Rate, RateLimit, UseLimits};
 
 /// How many manifests and skills are processed at once; others wait, those of each tenant in turn.
 const CONCURRENT_MANIFESTS: usize = 4;
+/// How many of a tenant: one whose manifests await a database that hangs leaves the others to other tenants.
+const CONCURRENT_MANIFESTS_OF_TENANT: usize = CONCURRENT_MANIFESTS / 2;
 /// How many wait; past it, the tenant with the most of them loses its newest one.
 const MAX_WAITING: usize = 256;
 /// How long each waits.
@@ -99,7 +101,8 @@ pub struct ManifestLimits {
 impl ManifestLimits {
     /// Creates the bounds of manifests of at most `bytes`.
     pub fn new(bytes: usize) -> Self {
-        Self { bytes, permits: FairSemaphore::new(CONCURRENT_MANIFESTS, MAX_WAITING) }
+        let most_each = CONCURRENT_MANIFESTS_OF_TENANT;
+        Self { bytes, permits: FairSemaphore::with_share(CONCURRENT_MANIFESTS, most_each, MAX_WAITING) }
     }
 
     /// Waits for a permit to process a manifest of a tenant, without the work permit of the request.

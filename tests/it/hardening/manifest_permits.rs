@@ -1,4 +1,5 @@
-//! Manifests wait in turn between tenants for a permit to be processed, and for a credential that is still valid.
+//! Manifests wait in turn between tenants for a permit to be processed, of which a tenant has a share, and for a credential
+//! that is still valid.
 
 use http::StatusCode;
 use serde_json::json;
@@ -15,11 +16,14 @@ use crate::support::wait::{DEADLINE, eventually};
 const WAITING: &str =
     "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
 
-/// A gateway whose permits for manifests are all in use, by writes of agents whose heads are locked.
+/// Agents of two tenants, whose manifests use all permits.
+const OF_TWO_TENANTS: [(&str, &str); 4] = [("acme", "a1"), ("acme", "a2"), ("rival", "a3"), ("rival", "a4")];
+
+/// A gateway whose permits for manifests are in use, by writes of agents whose heads are locked.
 struct Site {
     replica: Replica,
     database: Database,
-    /// Locks the head of one agent, and those of the others.
+    /// Locks the head of the first writing agent, and those of the others.
     locks: [PgConnection; 2],
     writing: Vec<JoinHandle<StatusCode>>,
 }
@@ -28,14 +32,14 @@ struct Site {
 struct Waiting(TcpStream);
 
 impl Site {
-    async fn start(waiting: &[(&str, &str)]) -> Self {
+    /// Starts with the manifests of the busy agents in progress.
+    async fn start(busy: &[(&str, &'static str)], waiting: &[(&str, &str)]) -> Self {
         let database = database().await;
-        let replica = Builder::new(&database).set("WAGGLE_DATABASE__LOCK_SECONDS", 60).start().await;
-        for tenant in ["acme", "rival"] {
+        let replica = Builder::new(&database).store(|options| options.lock = DEADLINE).start().await;
+        for tenant in ["acme", "rival", "third"] {
             replica.tenant(tenant).await;
         }
-        let busy = ["a1", "a2", "a3", "a4"];
-        for (tenant, agent) in busy.map(|agent| ("acme", agent)).iter().chain(waiting) {
+        for (tenant, agent) in busy.iter().chain(waiting) {
             replica.agent(tenant, agent).await;
         }
         let mut locks = [database.connect().await, database.connect().await];
@@ -47,14 +51,15 @@ impl Site {
             lock.execute(sqlx::AssertSqlSafe(heads)).await.unwrap();
         }
         let mut writing = Vec::new();
-        for agent in busy {
+        for (_, agent) in busy {
             let (http, operator) = (replica.http.clone(), replica.operator.clone());
             let path = format!("/agents/{agent}/manifest");
             let put = async move { http.admin(&operator, "PUT", &path, Some(manifest())).await.status };
             writing.push(tokio::spawn(put));
         }
         let site = Self { replica, database, locks, writing };
-        eventually("all permits are in use", async || site.database.number(WAITING).await == 4).await;
+        let held = i64::try_from(busy.len()).unwrap();
+        eventually("the permits are in use", async || site.database.number(WAITING).await == held).await;
         site
     }
 
@@ -108,8 +113,8 @@ fn manifest() -> serde_json::Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_manifests_are_served_in_turn_between_tenants() {
-    let waiting = [("acme", "w1"), ("acme", "w2"), ("acme", "w3"), ("rival", "r1")];
-    let mut site = Site::start(&waiting).await;
+    let waiting = [("acme", "w1"), ("acme", "w2"), ("acme", "w3"), ("third", "t1")];
+    let mut site = Site::start(&OF_TWO_TENANTS, &waiting).await;
     let mut sent = Vec::new();
     for (_, agent) in waiting {
         sent.push(site.send(agent, &site.replica.operator).await);
@@ -118,13 +123,28 @@ async fn waiting_manifests_are_served_in_turn_between_tenants() {
     for waiting in sent {
         assert_eq!(waiting.status().await, 200);
     }
-    assert_eq!(site.applied().await, ["w1", "r1", "w2", "w3"]);
+    assert_eq!(site.applied().await, ["w1", "t1", "w2", "w3"]);
     site.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn tenant_with_its_share_of_permits_leaves_permits_to_others() {
+    let busy = [("acme", "a1"), ("acme", "a2")];
+    let site = Site::start(&busy, &[("acme", "a3"), ("acme", "a4"), ("rival", "r1")]).await;
+    let sent = [site.send("a3", &site.replica.operator).await, site.send("a4", &site.replica.operator).await];
+    let applied = site.replica.admin("PUT", "/agents/r1/manifest", Some(manifest())).await;
+    assert_eq!(applied.status, StatusCode::OK, "{}", applied.text());
+    assert_eq!(site.applied().await, ["r1"]);
+    assert_eq!(site.database.number(WAITING).await, 2);
+    site.finish().await;
+    for waiting in sent {
+        assert_eq!(waiting.status().await, 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn manifest_of_a_key_that_is_revoked_while_it_waits_is_refused() {
-    let mut site = Site::start(&[("acme", "w1")]).await;
+    let mut site = Site::start(&OF_TWO_TENANTS, &[("acme", "w1")]).await;
     let (id, key) = site.replica.key("w1", &["registry"]).await;
     let waiting = site.send("w1", &key).await;
     assert_eq!(site.replica.admin("DELETE", &format!("/keys/{id}"), None).await.status, 204);

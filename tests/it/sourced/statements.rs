@@ -100,6 +100,8 @@ async fn statement_is_prepared_when_it_is_registered() {
 #[tokio::test]
 async fn dry_runs_await_databases_without_permits_for_queries() {
     let site = Site::new().await;
+    site.replica.tenant("rival").await;
+    site.replica.agent("rival", "other").await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("postgres://reader@{}/weather?sslmode=disable", silent.local_addr().unwrap());
     let settings = json!({"url": url, "allowNetworks": ["127.0.0.0/8"], "allowStatements": true});
@@ -109,14 +111,15 @@ async fn dry_runs_await_databases_without_permits_for_queries() {
     let source = json!({"connection": "silent", "statement": "select 1", "format": "json"});
     let manifest =
         json!({"apiVersion": "waggle/v1", "resources": [{"uri": "test://b", "name": "b", "source": source}]});
-    // As many as there are permits for queries.
+    // As many as there are permits for queries; a tenant has half of those for manifests.
     let mut checked = JoinSet::new();
     let mut awaited = Vec::new();
-    for _ in 0..4 {
+    for agent in ["notes", "notes", "other", "other"] {
         let (http, operator, manifest) =
             (site.replica.http.clone(), site.replica.operator.clone(), manifest.clone());
         checked.spawn(async move {
-            http.admin(&operator, "PUT", "/agents/notes/manifest?dryRun=true", Some(manifest)).await.status
+            let path = format!("/agents/{agent}/manifest?dryRun=true");
+            http.admin(&operator, "PUT", &path, Some(manifest)).await.status
         });
         awaited.push(timeout(DEADLINE, silent.accept()).await.unwrap().unwrap());
     }
