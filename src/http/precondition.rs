@@ -16,12 +16,14 @@ pub const CODINGS: [&str; 2] = ["gzip", "br"];
 /// # Errors
 /// [`Fault::InvalidParams`] if one is malformed. A well-formed tag that the gateway did not issue matches nothing.
 pub fn read(headers: &HeaderMap) -> Result<Precondition, Fault> {
-    let malformed =
-        |name| Fault::invalid_params(format!(r#"{name} must be * or revisions in quotes, as in "7""#));
     Ok(Precondition {
         matches: tags(headers, &IF_MATCH).map_err(|Malformed| malformed("If-Match"))?,
         matches_none: tags(headers, &IF_NONE_MATCH).map_err(|Malformed| malformed("If-None-Match"))?,
     })
+}
+
+fn malformed(name: &str) -> Fault {
+    Fault::invalid_params(format!(r#"{name} must be * or revisions in quotes, as in "7""#))
 }
 
 struct Malformed;
@@ -79,13 +81,25 @@ fn next_tag<'v>(rest: &mut &'v [u8]) -> Result<Option<EntityTag<'v>>, Malformed>
     Ok(Some(EntityTag { weak, opaque: &tag[..end] }))
 }
 
-/// Whether the client has the current representation by `If-None-Match`: then the answer is `304`.
-pub fn is_known(method: &Method, asked: &HeaderMap, status: StatusCode, answer: &HeaderMap) -> bool {
+/// Evaluates the preconditions of a read (RFC 9110, section 13.2.2), which apply to an answer that has a tag. Returns whether
+/// the client has the current representation by `If-None-Match`: then the answer is `304`.
+///
+/// # Errors
+/// [`Fault::RevisionMismatch`] if `If-Match` names only other representations; [`Fault::InvalidParams`] if it is malformed. A
+/// malformed `If-None-Match` is ignored: the whole representation answers it.
+pub fn is_known(
+    method: &Method,
+    asked: &HeaderMap,
+    status: StatusCode,
+    answer: &HeaderMap,
+) -> Result<bool, Fault> {
     let reads = matches!(*method, Method::GET | Method::HEAD) && status == StatusCode::OK;
     let tag = answer.get(ETAG).and_then(|tag| tag.to_str().ok()).filter(|_| reads);
-    let present = tag.and_then(|tag| tag.trim_matches('"').parse().ok());
+    let Some(present) = tag.and_then(|tag| tag.trim_matches('"').parse().ok()) else { return Ok(false) };
+    let matches = tags(asked, &IF_MATCH).map_err(|Malformed| malformed("If-Match"))?;
+    Precondition { matches, matches_none: None }.check(Some(present))?;
     let known = tags(asked, &IF_NONE_MATCH).ok().flatten();
-    present.is_some() && known.is_some_and(|tags| tags.contain(present))
+    Ok(known.is_some_and(|tags| tags.contain(Some(present))))
 }
 
 /// The `ETag` of a compressed response, from that of the uncompressed one.
@@ -182,11 +196,40 @@ mod tests {
     fn a_representation_that_the_client_has_is_not_sent_again() {
         let (asked, answer) = (headers("if-none-match", &["W/\"7\""]), headers("etag", &["\"7\""]));
         let ok = StatusCode::OK;
-        assert!(is_known(&Method::GET, &asked, ok, &answer) && is_known(&Method::HEAD, &asked, ok, &answer));
-        assert!(!is_known(&Method::PUT, &asked, ok, &answer));
-        assert!(!is_known(&Method::GET, &asked, StatusCode::NOT_FOUND, &answer));
-        assert!(!is_known(&Method::GET, &asked, ok, &HeaderMap::new()));
-        assert!(!is_known(&Method::GET, &HeaderMap::new(), ok, &answer));
-        assert!(!is_known(&Method::GET, &headers("if-none-match", &["\"8\""]), ok, &answer));
+        let is_known = |method: Method, asked: &HeaderMap, status, answer: &HeaderMap| {
+            is_known(&method, asked, status, answer).unwrap()
+        };
+        assert!(is_known(Method::GET, &asked, ok, &answer) && is_known(Method::HEAD, &asked, ok, &answer));
+        assert!(!is_known(Method::PUT, &asked, ok, &answer));
+        assert!(!is_known(Method::GET, &asked, StatusCode::NOT_FOUND, &answer));
+        assert!(!is_known(Method::GET, &asked, ok, &HeaderMap::new()));
+        assert!(!is_known(Method::GET, &HeaderMap::new(), ok, &answer));
+        assert!(!is_known(Method::GET, &headers("if-none-match", &["\"8\""]), ok, &answer));
+    }
+
+    #[test]
+    fn if_match_of_a_read_is_evaluated_before_if_none_match() {
+        let answer = headers("etag", &["\"7\""]);
+        let read = |method: Method, values: [&str; 2], status, answer: &HeaderMap| {
+            let mut asked = headers("if-match", &values[..1]);
+            asked.extend(headers("if-none-match", &values[1..]));
+            is_known(&method, &asked, status, answer).map_err(|fault| fault.name())
+        };
+        let ok = StatusCode::OK;
+        for method in [Method::GET, Method::HEAD] {
+            for matching in ["*", "\"7\"", "\"6\", \"7-gzip\""] {
+                assert_eq!(read(method.clone(), [matching, "\"7\""], ok, &answer), Ok(true), "{matching}");
+                assert_eq!(read(method.clone(), [matching, "\"8\""], ok, &answer), Ok(false), "{matching}");
+            }
+            for other in ["\"8\"", "W/\"7\"", ""] {
+                let refused = read(method.clone(), [other, "\"7\""], ok, &answer);
+                assert_eq!(refused, Err("revision_mismatch"), "{other}");
+            }
+            assert_eq!(read(method, ["7", "\"7\""], ok, &answer), Err("invalid_params"));
+        }
+        // Writes evaluate theirs before they change anything; failures and answers without a tag ignore them.
+        assert_eq!(read(Method::PUT, ["\"8\"", "*"], ok, &answer), Ok(false));
+        assert_eq!(read(Method::GET, ["\"8\"", "*"], StatusCode::NOT_FOUND, &answer), Ok(false));
+        assert_eq!(read(Method::GET, ["\"8\"", "*"], ok, &HeaderMap::new()), Ok(false));
     }
 }

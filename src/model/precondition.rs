@@ -1,9 +1,9 @@
-//! Conditional writes (RFC 9110, section 13.1): what a write requires of the current state, and the outcome of a write.
+//! Conditional requests (RFC 9110, section 13.1): what a request requires of the current state, and the outcome of a write.
 
 use super::fault::Fault;
 use super::scope::Revision;
 
-/// What a write requires of the current state; nothing by default.
+/// What a request requires of the current state; nothing by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Precondition {
     /// `If-Match`: the current state is one of these.

@@ -68,7 +68,12 @@ impl AdminCall {
             Ok(answered) => answered.map(Body::Axum),
             Err(fault) => return arrival.problem(&fault),
         };
-        if precondition::is_known(&parts.method, &parts.headers, response.status(), response.headers()) {
+        let (status, headers) = (response.status(), response.headers());
+        let is_known = match precondition::is_known(&parts.method, &parts.headers, status, headers) {
+            Ok(is_known) => is_known,
+            Err(fault) => return arrival.problem(&fault),
+        };
+        if is_known {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             *response.body_mut() = Body::empty();
             response.headers_mut().remove(CONTENT_TYPE);

@@ -182,6 +182,42 @@ async fn matching_if_none_match_is_answered_304() {
 }
 
 #[tokio::test]
+async fn read_with_a_failed_if_match_is_answered_412() {
+    let (_database, replica) = gateway().await;
+    replica.acme("a").await;
+    replica.put("a", "x:1", "t").await;
+    let resource = resource("a", "x:1");
+    let content = resource.replace("resources?", "resources/content?");
+    for path in [resource.as_str(), &content, "/agents/a/manifest"] {
+        for tag in ["\"1\"", "\"3\", \"4\"", "W/\"2\"", ""] {
+            assert_eq!(under(&replica, ("GET", path), ("if-match", tag)).await, mismatch(2), "{path} {tag}");
+            assert_eq!(
+                under(&replica, ("HEAD", path), ("if-match", tag)).await["status"],
+                412,
+                "{path} {tag}"
+            );
+        }
+        for tag in ["\"2\"", "\"1\", \"2-gzip\"", "*"] {
+            assert_eq!(
+                under(&replica, ("GET", path), ("if-match", tag)).await["status"],
+                200,
+                "{path} {tag}"
+            );
+        }
+        let detail = "If-Match must be * or revisions in quotes, as in \"7\"";
+        let malformed = under(&replica, ("GET", path), ("if-match", "2")).await;
+        assert_eq!(malformed, problem(400, "invalid_params", detail), "{path}");
+    }
+    // `If-Match` is evaluated first (section 13.2.2).
+    let both = |tag| [("if-match", tag), ("if-none-match", "\"2\"")];
+    let read = async |tag| send(&replica, &replica.operator, ("GET", &resource), &both(tag), "").await.status;
+    assert_eq!((read("\"1\"").await.as_u16(), read("\"2\"").await.as_u16()), (412, 304));
+    assert_eq!(under(&replica, ("GET", "/agents"), ("if-match", "\"1\"")).await["status"], 200, "a list");
+    let absent = resource.replace("x%3A1", "x%3A2");
+    assert_eq!(under(&replica, ("GET", &absent), ("if-match", "\"1\"")).await["status"], 404, "{absent}");
+}
+
+#[tokio::test]
 async fn key_writes_return_the_entity_tag_for_the_next_write() {
     let (_database, replica) = gateway().await;
     replica.acme("a").await;

@@ -212,7 +212,9 @@ pub(super) fn of_administration(uri: &str) -> Vec<Probe> {
         Some("1"),
     ] {
         let conditions = tag.map(|tag| ("if-match", tag.to_owned()));
-        let changes = [
+        let calls = [
+            Probe::new("GET", agent),
+            Probe::new("GET", resource("")),
             Probe::new("PATCH", agent).json(json!({"name": "taken"})),
             Probe::new("PUT", resource("")).json(body()),
             Probe::new("DELETE", resource("")),
@@ -224,7 +226,7 @@ pub(super) fn of_administration(uri: &str) -> Vec<Probe> {
             Probe::new("PUT", "/admin/v1/agents/{}/manifest").json(json!({"apiVersion": "waggle/v1"})),
             Probe::new("DELETE", agent),
         ];
-        for mut probe in changes {
+        for mut probe in calls {
             probe.headers.extend(conditions.clone());
             probes.push(probe);
         }
