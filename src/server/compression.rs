@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::ready;
 use std::mem::replace;
 
-use http::header::{CONTENT_ENCODING, ETAG, IF_NONE_MATCH};
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, ETAG, IF_NONE_MATCH, VARY};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Body as _;
@@ -27,9 +27,7 @@ pub(super) async fn compress(parts: &Parts, response: &mut Response<Body>) {
     if parts.method != Method::GET {
         return;
     }
-    let layer = CompressionLayer::new()
-        .quality(CompressionLevel::Fastest)
-        .compress_when(SizeAbove::new(MIN_BYTES).and(NotForContentType::SSE));
+    let layer = CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(compressible());
     let mut request = Request::new(());
     request.headers_mut().clone_from(&parts.headers);
     let length = response.body().size_hint().exact();
@@ -38,6 +36,18 @@ pub(super) async fn compress(parts: &Parts, response: &mut Response<Body>) {
     let Ok(mut compressed) = layer.layer(answered).oneshot(request).await;
     tag(compressed.status(), parts.headers.get(IF_NONE_MATCH), compressed.headers_mut());
     *response = compressed.map(|body| Body::Compressed { body: axum::body::Body::new(body), plain: length });
+}
+
+/// Adds the `Vary` with which the response to a `GET` is sent, before `304` replaces it (RFC 9110, section 15.4.5).
+pub(super) fn add_vary(parts: &Parts, response: &mut Response<Body>) {
+    if parts.method == Method::GET && compressible().should_compress(response) {
+        response.headers_mut().append(VARY, ACCEPT_ENCODING.into());
+    }
+}
+
+/// Which responses are compressed for clients that accept it.
+fn compressible() -> impl Predicate {
+    SizeAbove::new(MIN_BYTES).and(NotForContentType::SSE)
 }
 
 fn take(response: &mut Response<Body>) -> Response<Body> {

@@ -20,6 +20,7 @@ use crate::http::metadata::Protected;
 use crate::http::origin::RequestSource;
 use crate::http::precondition;
 use crate::model::fault::Fault;
+use crate::server::compression::add_vary;
 
 /// A request to the administration API, and its body.
 pub(super) struct AdminCall {
@@ -74,6 +75,7 @@ impl AdminCall {
             Err(fault) => return arrival.problem(&fault),
         };
         if is_known {
+            add_vary(parts, &mut response);
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             *response.body_mut() = Body::empty();
             response.headers_mut().remove(CONTENT_TYPE);

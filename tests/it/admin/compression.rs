@@ -76,6 +76,18 @@ async fn tags_of_compressed_responses_are_preconditions() {
         assert_eq!((answer.status.as_u16(), answer.body.len()), (304, 0), "{known}");
         assert_eq!((answer.header("etag"), answer.header("content-encoding")), (Some(tag), None), "{known}");
     }
+    // `304` has the `Vary` of the `200` (RFC 9110, section 15.4.5).
+    replica.put("a", "x:2", "t").await;
+    for (path, vary) in [(path.as_str(), Some("accept-encoding")), (&resource("a", "x:2"), None)] {
+        for known in ["\"1\"", "*"] {
+            let answer = get(&replica, path, &[gzip, ("if-none-match", known)]).await;
+            assert_eq!(answer.header("vary"), vary, "{path} {known}: {}", answer.status);
+        }
+        let origin = ("origin", "http://localhost:3000");
+        let answer = get(&replica, path, &[gzip, origin, ("if-none-match", "*")]).await;
+        let sent: Vec<_> = answer.headers.get_all("vary").iter().map(|vary| vary.to_str().unwrap()).collect();
+        assert_eq!(sent, [vary.as_slice(), &["Origin"]].concat(), "{path}");
+    }
     for other in ["\"1-gzip\"", "\"2-zip\"", "\"gzip\""] {
         assert_eq!(get(&replica, &path, &[gzip, ("if-none-match", other)]).await.status, 200, "{other}");
     }
