@@ -54,8 +54,11 @@ pub use services::Admin;
 
 /// The routes of the operations, and what describes them. Made once in a process, which may start many gateways, as the tests
 /// do: unoptimized, it takes more than the rest of a start.
-static OPERATIONS: LazyLock<(Router<Arc<Admin>>, utoipa::openapi::OpenApi)> =
-    LazyLock::new(|| operations().split_for_parts());
+static OPERATIONS: LazyLock<(Router<Arc<Admin>>, utoipa::openapi::OpenApi)> = LazyLock::new(|| {
+    let (routes, mut document) = operations().split_for_parts();
+    openapi::describe_conditional_reads(&mut document);
+    (routes, document)
+});
 /// The document, which is written when it is first read: at a start few callers want it.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::text(&OPERATIONS.1));
 

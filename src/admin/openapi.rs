@@ -93,6 +93,9 @@ const OF_WRITES: [(&str, &str); 4] = [
     ("415", "`unsupported_media_type`"),
 ];
 
+const OF_CONDITIONAL_READS: [(&str, &str); 1] =
+    [("412", "`revision_mismatch`: the precondition `If-Match` failed")];
+
 fn problems(of: &[(&str, &str)]) -> BTreeMap<String, RefOr<Response>> {
     let problem = || ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     let response = |description: &str| {
@@ -145,6 +148,22 @@ fn revised(of: &[(&str, &str)]) -> BTreeMap<String, RefOr<Response>> {
 /// A router that records its routes in the document.
 pub(super) fn router<S: Clone + Send + Sync + 'static>() -> OpenApiRouter<S> {
     OpenApiRouter::with_openapi(Frame::openapi())
+}
+
+/// Describes the preconditions of each read whose answer has an `ETag`, since all of these are evaluated in one place.
+pub(super) fn describe_conditional_reads(document: &mut utoipa::openapi::OpenApi) {
+    for read in document.paths.paths.values_mut().filter_map(|path| path.get.as_mut()) {
+        let responses = &mut read.responses.responses;
+        let Some(RefOr::T(found)) = responses.get("200") else { continue };
+        let Some(tag) = found.headers.get("ETag").cloned() else { continue };
+        let known = "`If-None-Match` names the current `ETag`, or is `*`";
+        responses.insert(
+            "304".to_owned(),
+            ResponseBuilder::new().description(known).header("ETag", tag).build().into(),
+        );
+        responses.extend(problems(&OF_CONDITIONAL_READS));
+        read.parameters.get_or_insert_default().extend(Preconditions::into_params(|| None));
+    }
 }
 
 /// The document as committed and served.

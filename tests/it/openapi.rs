@@ -43,6 +43,25 @@ fn parts_of_a_schema_are_objects() {
     assert_eq!(mounts["items"]["$ref"], "#/components/schemas/ManifestMount");
 }
 
+#[test]
+fn reads_with_an_entity_tag_describe_their_preconditions() {
+    let mut conditional = Vec::new();
+    for (path, item) in document()["paths"].as_object().unwrap() {
+        let read = &item["get"];
+        let tagged = read["responses"]["200"]["headers"]["ETag"].is_object();
+        let names: Vec<_> =
+            read["parameters"].as_array().into_iter().flatten().map(|one| &one["name"]).collect();
+        for header in ["If-Match", "If-None-Match"] {
+            assert_eq!(names.iter().filter(|name| **name == header).count(), usize::from(tagged), "{path}");
+        }
+        for status in ["304", "412"] {
+            assert_eq!(read["responses"][status].is_object(), tagged, "{path}: {status}");
+        }
+        conditional.extend(tagged.then_some(path.clone()));
+    }
+    assert!(conditional.len() >= 10, "{conditional:?}");
+}
+
 fn all_of<'a>(value: &'a Value, parts: &mut Vec<&'a Value>) {
     match value {
         Value::Object(members) => {
