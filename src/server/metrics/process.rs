@@ -1,11 +1,12 @@
-//! What the operating system reports of this process, under the names that all clients of Prometheus use.
+//! What the operating system reports of this process, under the names that all Prometheus client libraries use.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::telemetry::exposition::{Exposition, Kind, Value};
 
-/// The clock ticks of a second in files of `/proc`, on all architectures.
-const TICKS: f64 = 100.0;
+/// The milliseconds of a clock tick in files of `/proc`, on all architectures.
+const TICK: u64 = 10;
 
 /// Writes the metrics; only their families where there is no `/proc`.
 pub(super) fn render(out: &mut Exposition, started: f64) {
@@ -48,9 +49,9 @@ fn optional<T: Into<Value>>(
 /// The user and system time of `/proc/self/stat`. The name before them may contain anything.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
-    let mut times = rest.split_ascii_whitespace().skip(11).map(str::parse::<u32>);
+    let mut times = rest.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
     let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
-    Some((f64::from(user) + f64::from(system)) / TICKS)
+    Some(Duration::from_millis(user.saturating_add(system).saturating_mul(TICK)).as_secs_f64())
 }
 
 /// The nth word after the name of a line.
@@ -71,6 +72,8 @@ mod tests {
     fn files_of_proc_are_read() {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 1 0 0 0 150 25 0 0 20 0 9 0 100 1 2";
         assert_eq!(cpu_seconds(stat), Some(1.75));
+        let months = stat.replace("150 25", "5000000000 25");
+        assert_eq!(cpu_seconds(&months), Some(50_000_000.25));
         assert_eq!(cpu_seconds(""), None);
         let status = "Name:\twaggle\nVmRSS:\t    2048 kB\nThreads:\t9\n";
         assert_eq!((kibibytes(status, "VmRSS:"), field(status, "Threads:", 0)), (Some(2 << 20), Some(9)));
