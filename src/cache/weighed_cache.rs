@@ -1,4 +1,4 @@
-//! A map whose entries count to the budget of all caches, and are evicted by it.
+//! A cache whose entries count to the budget of all caches, which evicts them (cache eviction).
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -53,7 +53,7 @@ pub(super) struct QueuedWriter<'q, T> {
 }
 
 /// The permit to write to a scope, with what the writer before has left.
-pub(super) type Turn<T> = OwnedMutexGuard<Option<T>>;
+pub(super) type WritePermit<T> = OwnedMutexGuard<Option<T>>;
 
 impl<T> Drop for QueuedWriter<'_, T> {
     fn drop(&mut self) {
@@ -63,7 +63,7 @@ impl<T> Drop for QueuedWriter<'_, T> {
 
 impl<T> QueuedWriter<'_, T> {
     /// Waits for the permit, in the order of arrival.
-    pub(super) async fn turn(&self) -> Turn<T> {
+    pub(super) async fn turn(&self) -> WritePermit<T> {
         Arc::clone(&self.turn).lock_owned().await
     }
 
@@ -72,7 +72,7 @@ impl<T> QueuedWriter<'_, T> {
     ///
     /// # Errors
     /// [`Fault::Unavailable`] after the timeout.
-    pub(super) async fn acquire(&self) -> Result<(Turn<T>, Option<OwnedSemaphorePermit>), Fault> {
+    pub(super) async fn acquire(&self) -> Result<(WritePermit<T>, Option<OwnedSemaphorePermit>), Fault> {
         let waiting = async {
             let turn = self.turn().await;
             if turn.is_some() {

@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::scope_map::ScopeMap;
 use super::shared_transaction::{OpenTransaction, Outcome, SharedWriters};
-use super::write_queue::{QueueOptions, QueuedWriter, Turn, WriteQueue};
+use super::write_queue::{QueueOptions, QueuedWriter, WritePermit, WriteQueue};
 use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
@@ -25,7 +25,7 @@ use crate::telemetry::span;
 use crate::telemetry::trace::{Kind, sampled_span, traced};
 
 /// The permit of a scope, and a share of the pool unless an open transaction comes with it.
-type Acquired = (Turn<OpenTransaction>, Option<OwnedSemaphorePermit>);
+type Acquired = (WritePermit<OpenTransaction>, Option<OwnedSemaphorePermit>);
 
 /// Runs writes in the order of arrival at their scopes.
 pub struct Writer {
@@ -215,7 +215,7 @@ impl Writer {
     /// The transaction that the writer before has left, if it has room, or a new one.
     async fn open(
         &self,
-        turn: &mut Turn<OpenTransaction>,
+        turn: &mut WritePermit<OpenTransaction>,
         share: Option<OwnedSemaphorePermit>,
     ) -> Result<OpenTransaction, Fault> {
         if let Some(open) = turn.take_if(|open| open.members.have_room()) {
@@ -252,7 +252,7 @@ impl Writer {
     /// Ends the transaction that the writer before has left, if any. Returns the share of the pool.
     async fn end_other(
         &self,
-        turn: &mut Turn<OpenTransaction>,
+        turn: &mut WritePermit<OpenTransaction>,
         share: Option<OwnedSemaphorePermit>,
     ) -> Option<OwnedSemaphorePermit> {
         match turn.take() {

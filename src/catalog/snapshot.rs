@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 
 use self::labelled_map::LabelledMap;
 pub(super) use self::mounts::ListedFile;
-use self::touched::Touched;
+use self::touched::ContentRevisions;
 use self::trees::Trees;
 use super::template_set::Templates;
 use crate::cache::{Charge, ScopeCell};
@@ -64,9 +64,9 @@ pub struct AgentSnapshot {
     /// Its definitions, read through a [`view::View`].
     definitions: Definitions,
     /// The newest revisions that changed what URIs of templates answer.
-    touched: Touched,
+    touched: ContentRevisions,
     /// Those at which the content of registered resources changed that comes from connections.
-    touched_resources: Touched,
+    touched_resources: ContentRevisions,
 }
 
 /// Definitions of every kind.
@@ -318,7 +318,7 @@ impl AgentCell {
                 contents.into_iter().for_each(keep);
             }
             let definitions = Definitions::new(definitions, entries);
-            let touched = || Touched::all_at(head.revision);
+            let touched = || ContentRevisions::all_at(head.revision);
             let changed = (ChangeRevisions::all_at(head.revision), [touched(), touched()]);
             self.at(head.revision, description, definitions, changed)
         }))
@@ -355,7 +355,7 @@ impl AgentCell {
         revision: Revision,
         description: AgentDescription,
         definitions: Definitions,
-        (changed, [touched, touched_resources]): (ChangeRevisions, [Touched; 2]),
+        (changed, [touched, touched_resources]): (ChangeRevisions, [ContentRevisions; 2]),
     ) -> AgentSnapshot {
         let (timeline, has_labels) = (self.timeline, definitions.has_labels());
         AgentSnapshot {

@@ -1,11 +1,11 @@
-//! `waggle completions`.
+//! `waggle completions`: prints the completions of a shell.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
 
 use super::output::{Failure, print};
 
-/// The shell that reads the completions.
+/// The arguments of `waggle completions`.
 #[derive(Args)]
 pub(super) struct Completions {
     /// The shell.

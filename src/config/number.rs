@@ -12,14 +12,14 @@ pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
 /// An unsigned integer type.
-pub(super) trait Whole: Copy + PartialOrd + Display + TryFrom<u64> + TryInto<u64> {}
+pub(super) trait UnsignedInteger: Copy + PartialOrd + Display + TryFrom<u64> + TryInto<u64> {}
 
-impl<T: Copy + PartialOrd + Display + TryFrom<u64> + TryInto<u64>> Whole for T {}
+impl<T: Copy + PartialOrd + Display + TryFrom<u64> + TryInto<u64>> UnsignedInteger for T {}
 
 /// A count.
 pub(super) struct Count<T>(pub(super) RangeInclusive<T>);
 
-impl<T: Whole> Kind for Count<T> {
+impl<T: UnsignedInteger> Kind for Count<T> {
     type Value = T;
 
     fn parse(&self, raw: &Raw) -> Result<T, String> {
@@ -42,7 +42,7 @@ impl<T: Whole> Kind for Count<T> {
 /// A size in bytes, optionally with the unit `KiB`, `MiB` or `GiB`.
 pub(super) struct Size<T>(pub(super) RangeInclusive<T>);
 
-impl<T: Whole> Kind for Size<T> {
+impl<T: UnsignedInteger> Kind for Size<T> {
     type Value = T;
 
     fn parse(&self, raw: &Raw) -> Result<T, String> {
@@ -107,7 +107,7 @@ impl Kind for Time {
     }
 }
 
-fn within<T: Whole>(range: &RangeInclusive<T>, number: Option<u64>) -> Option<T> {
+fn within<T: UnsignedInteger>(range: &RangeInclusive<T>, number: Option<u64>) -> Option<T> {
     T::try_from(number?).ok().filter(|number| range.contains(number))
 }
 

@@ -198,7 +198,8 @@ impl Schedule {
     fn all_acknowledged(&mut self, read: Instant) {
         let took = read.saturating_duration_since(self.received);
         if took <= LAST_WAIT {
-            // After a single read they took less than the wait for it: by how much is found out by the next ones.
+            // After a single read they may have taken much less than the wait for it: the next waits are shorter, until one needs
+            // a second read.
             self.usual = if self.reads == 0 { took * 3 / 4 } else { took };
         }
     }

@@ -1,6 +1,6 @@
 //! The access decision: from a credential and a slug to a caller. A refusal does not disclose whether the agent exists.
 //!
-//! The last decision on a key at an agent is cached. It is repeated while nothing has changed that it may rest on
+//! The last decision on a key at an agent is cached. It is repeated while nothing that it depends on has changed
 //! ([`access_version`](crate::cache::ScopeMap::access_version)).
 
 use std::sync::Arc;

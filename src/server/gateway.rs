@@ -18,8 +18,8 @@ use self::admin_call::AdminCall;
 use self::document::DocumentRequest;
 use self::exchange::{Exchange, McpCall};
 pub(super) use self::surfaces::problem;
-use self::surfaces::{Arrival, guard};
 pub(crate) use self::surfaces::{SharedMetadata, SurfaceOptions, Surfaces};
+use self::surfaces::{SurfaceRequest, guard};
 use super::access_log::AccessEntry;
 use super::health;
 use super::routes::Target;
@@ -92,15 +92,15 @@ impl Gateway {
                     if parts.version == Version::HTTP_2 && parts.headers.len() > self.options.most_headers {
                         break 'answered headers_too_large();
                     }
-                    let arrival = Arrival { surfaces: &self.surfaces, parts, id: &id, peer, client };
+                    let request = SurfaceRequest { surfaces: &self.surfaces, parts, id: &id, peer, client };
                     let mut exchange = match target {
                         // Health checks pass nothing else.
                         Target::Alive => break 'answered health::alive(&parts.method),
                         Target::Ready => {
                             break 'answered health::ready(&parts.method, &self.catalog.readiness());
                         }
-                        Target::Mcp => Exchange::Mcp(McpCall::new(arrival, body)),
-                        Target::Admin => Exchange::Admin(Box::new(AdminCall::new(arrival, body))),
+                        Target::Mcp => Exchange::Mcp(McpCall::new(request, body)),
+                        Target::Admin => Exchange::Admin(Box::new(AdminCall::new(request, body))),
                         Target::Document(document) => {
                             Exchange::Document(Box::new(DocumentRequest::new(document, body)))
                         }
@@ -112,34 +112,34 @@ impl Gateway {
                         (preflight, None)
                     } else {
                         // The number of requests in flight.
-                        exchange.admit(arrival, source.as_ref());
+                        exchange.admit(request, source.as_ref());
                         // Panics and the deadline. Within, the surface checks the credential, rates and quotas, and the
                         // size of the body, in this order, and does the work.
                         let answered = {
                             // Pinned here: the guard would move all of it.
-                            let answering = pin!(exchange.answer(arrival));
+                            let answering = pin!(exchange.answer(request));
                             guard(self.options.deadline, answering).await
                         };
                         let mut response =
-                            answered.unwrap_or_else(|interrupted| exchange.fail(arrival, &interrupted));
+                            answered.unwrap_or_else(|interrupted| exchange.fail(request, &interrupted));
                         // Audit log, usage and metrics.
-                        exchange.record(arrival, &mut response).await;
+                        exchange.record(request, &mut response).await;
                         // Traces.
                         if let Some(tracer) = tracer {
-                            exchange.trace(tracer, arrival, &response);
+                            exchange.trace(tracer, request, &response);
                         }
                         outcome = exchange.outcome();
                         (response, source.ok().and_then(|RequestSource { origin, .. }| origin))
                     };
                     // The headers of the answer: those of the surface, then CORS.
-                    exchange.add_headers(arrival, response.headers_mut());
+                    exchange.add_headers(request, response.headers_mut());
                     if let Some((origin, cors)) = origin.zip(target.cors()) {
                         origin::allow(origin, cors, response.headers_mut());
                     }
                     // The rest of the body, read within limits, so that the connection can be reused.
-                    exchange.discard_body(arrival).await;
+                    exchange.discard_body(request).await;
                     // Compression.
-                    exchange.compress(arrival, &mut response).await;
+                    exchange.compress(request, &mut response).await;
                     response
                 };
                 if let Some(began) = began {

@@ -28,7 +28,7 @@ use crate::store::{Store, StoreError};
 use crate::telemetry::RepeatedWork;
 
 /// A holder that has too many sessions with an agent, and the payer of those that it opens.
-type RoomRow = (Payer, AgentId, SessionHolder);
+type Reduction = (Payer, AgentId, SessionHolder);
 
 /// The cells of all sessions in memory.
 pub type SessionCells = CellMap<Cell<SessionFacts>>;
@@ -59,7 +59,7 @@ pub struct Sessions {
     /// Sessions to be opened.
     inserts: GroupCommit<Payer, Arc<SessionRow>, OpenOutcome>,
     /// Sessions to be opened of holders that have as many as they may.
-    rooms: GroupCommit<Payer, RoomRow, Result<(), Fault>>,
+    reductions: GroupCommit<Payer, Reduction, Result<(), Fault>>,
     expiry: RepeatedWork,
     writing_uses: RepeatedWork,
 }
@@ -73,7 +73,7 @@ impl Sessions {
         limits: SessionLimits,
     ) -> Self {
         let (uses, open_streams) = (SessionUses::new(limits.idle), Arc::default());
-        let (inserts, rooms) =
+        let (inserts, reductions) =
             (GroupCommit::new(writer.longest_wait()), GroupCommit::new(writer.longest_wait()));
         let (expiry, writing_uses) = <(RepeatedWork, RepeatedWork)>::default();
         Self {
@@ -86,7 +86,7 @@ impl Sessions {
             open_streams,
             limits,
             inserts,
-            rooms,
+            reductions,
             expiry,
             writing_uses,
         }

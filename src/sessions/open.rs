@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::cached::principal_of;
-use super::{RoomRow, SessionLimits, Sessions};
+use super::{Reduction, SessionLimits, Sessions};
 use crate::identity::grant::Caller;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
@@ -91,7 +91,7 @@ impl Sessions {
     /// least recently used one ends, and sessions without an open stream end before those with one.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] for a member that is too long; [`Fault::Forbidden`] if the agent was just deleted;
+    /// [`Fault::InvalidParams`] for capabilities that are too long, and for a name or version with a NUL character; [`Fault::Forbidden`] if the agent was just deleted;
     /// [`Fault::Unavailable`] if too many sessions wait to be opened, or this one for too long;
     /// [`Fault::StorageUnavailable`] if the database does not answer: a session that was opened all the same expires,
     /// since no client has its id.
@@ -117,8 +117,8 @@ impl Sessions {
             principal,
             holder,
             version: new.version.to_owned(),
-            client_name: kept("clientInfo.name", new.client_name)?,
-            client_version: kept("clientInfo.version", new.client_version)?,
+            client_name: stored_name("clientInfo.name", new.client_name)?,
+            client_version: stored_name("clientInfo.version", new.client_version)?,
             capabilities: new.capabilities.to_owned(),
             labels: caller.labels().digest(),
             now: self.sources.clock.now(),
@@ -148,8 +148,8 @@ impl Sessions {
                 }
                 OpenOutcome::Full => {}
             }
-            let write = |batch: Vec<_>| self.make_room_for(batch);
-            self.rooms.write(payer, (payer, new.agent, new.holder), write).await??;
+            let write = |batch: Vec<_>| self.reduce_all(batch);
+            self.reductions.write(payer, (payer, new.agent, new.holder), write).await??;
         }
     }
 
@@ -159,13 +159,13 @@ impl Sessions {
 
     /// Ends sessions so that others can be opened: one for each time that its holder is listed. Holders may be of different
     /// tenants: what fails for one fails for no other.
-    async fn make_room_for(&self, rows: Vec<RoomRow>) -> Result<Vec<Result<(), Fault>>, Fault> {
+    async fn reduce_all(&self, rows: Vec<Reduction>) -> Result<Vec<Result<(), Fault>>, Fault> {
         let mut counts = HashMap::<_, i64>::new();
         for row in &rows {
             *counts.entry(*row).or_default() += 1;
         }
-        let room = async |(row, count)| (row, self.make_room(row, count).await);
-        let made = join_all(counts.into_iter().map(room).collect::<Vec<_>>()).await;
+        let reduced = async |(row, count)| (row, self.reduce(row, count).await);
+        let made = join_all(counts.into_iter().map(reduced).collect::<Vec<_>>()).await;
         let made: HashMap<_, _> = made.into_iter().collect();
         let outcome = |row| made.get(row).cloned().unwrap_or(Err(Fault::StorageUnavailable));
         Ok(rows.iter().map(outcome).collect())
@@ -173,7 +173,7 @@ impl Sessions {
 
     /// Ends sessions of a holder, except those in use and those used last, so that `count` more are within its bound,
     /// unless another replica has done so meanwhile.
-    async fn make_room(&self, (payer, agent, holder): RoomRow, count: i64) -> Result<(), Fault> {
+    async fn reduce(&self, (payer, agent, holder): Reduction, count: i64) -> Result<(), Fault> {
         let present =
             self.loader.load(payer, async || self.store.sessions_of(agent, holder, MAX_ENDED).await).await?;
         self.write_uses_of(&present).await;
@@ -184,7 +184,7 @@ impl Sessions {
         let (keep, threshold) = (most - count, self.limits.threshold() - count + 1);
         let cap = SessionCap { agent, holder, keep, threshold, streams_since };
         self.writer
-            .transact(queue(agent, holder), &AuditedWrite::UNAUDITED, async |write| {
+            .transact(reduction_scope(agent, holder), &AuditedWrite::UNAUDITED, async |write| {
                 for session in write.end_sessions_beyond(cap, now, MAX_ENDED).await? {
                     write.change(Scope::from(session), ChangeKind::SessionEnded, session.to_string());
                 }
@@ -203,12 +203,12 @@ impl SessionLimits {
 }
 
 /// The scope of the write permit under which a holder's sessions with an agent are reduced: of no session.
-fn queue(agent: AgentId, holder: SessionHolder) -> Scope {
+fn reduction_scope(agent: AgentId, holder: SessionHolder) -> Scope {
     Scope(Uuid::from_u128(agent.0.as_u128() ^ !holder.0.as_u128()))
 }
 
 /// The part of a name that is stored.
-fn kept(member: &str, name: &str) -> Result<String, Fault> {
+fn stored_name(member: &str, name: &str) -> Result<String, Fault> {
     let name = &name[..name.floor_char_boundary(MAX_NAME)];
     if name.contains('\0') {
         return Err(Fault::invalid_params(format!("{member} contains a NUL character")));

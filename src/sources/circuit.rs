@@ -19,7 +19,7 @@ const PAUSE: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_PAUSE);
 pub(super) struct Circuit {
     failures: u32,
     /// The time before which nothing is fetched. The fetch that tries again postpones it, so that it is alone until it ends.
-    closed_at: Option<Instant>,
+    open_until: Option<Instant>,
     /// Whether the source asked for that by `Retry-After`: fetches that began before end it no sooner, also if they succeed.
     is_by_retry_after: bool,
     /// Whether a fetch tries again (half open).
@@ -29,11 +29,11 @@ pub(super) struct Circuit {
 impl Circuit {
     /// Whether a fetch may begin now.
     pub(super) fn admit(&mut self, now: Instant) -> bool {
-        match self.closed_at {
+        match self.open_until {
             None => true,
             Some(_) if self.is_open(now) => false,
             Some(_) => {
-                self.closed_at = Some(now + LONGEST_PAUSE);
+                self.open_until = Some(now + LONGEST_PAUSE);
                 self.is_half_open = true;
                 true
             }
@@ -42,17 +42,17 @@ impl Circuit {
 
     /// Whether nothing is fetched now.
     pub(super) fn is_open(&self, now: Instant) -> bool {
-        self.closed_at.is_some_and(|at| now < at)
+        self.open_until.is_some_and(|at| now < at)
     }
 
     /// The time before which nothing is fetched; `None` while it is closed.
-    pub(super) fn closed_at(&self) -> Option<Instant> {
-        self.closed_at
+    pub(super) fn open_until(&self) -> Option<Instant> {
+        self.open_until
     }
 
     /// Whether the last fetch failed, or nothing is fetched.
     pub(super) fn is_failing(&self) -> bool {
-        self.failures > 0 || self.closed_at.is_some()
+        self.failures > 0 || self.open_until.is_some()
     }
 
     /// Records that the source answered.
@@ -64,7 +64,7 @@ impl Circuit {
         }
     }
 
-    /// Records that the source failed, which asks to be left alone for `retry_after`. Returns whether the circuit is open.
+    /// Records that the source failed, and asked for no requests for `retry_after`. Returns whether the circuit is open.
     pub(super) fn fail(&mut self, now: Instant, retry_after: Option<Duration>) -> bool {
         self.failures = self.failures.saturating_add(1);
         let own = self.failures.checked_sub(MAX_FAILURES).map(|attempts| PAUSE.delay(attempts));
@@ -72,18 +72,18 @@ impl Circuit {
         let until = own.max(asked).map(|pause| now + pause.min(LONGEST_PAUSE));
         // What the fetch that tried again found counts alone.
         if std::mem::take(&mut self.is_half_open) {
-            (self.closed_at, self.is_by_retry_after) = (until, asked.is_some());
+            (self.open_until, self.is_by_retry_after) = (until, asked.is_some());
         } else {
-            self.closed_at = self.closed_at.max(until);
+            self.open_until = self.open_until.max(until);
             self.is_by_retry_after |= asked.is_some();
         }
-        self.closed_at.is_some()
+        self.open_until.is_some()
     }
 
-    /// Opens it for as long as the source asks to be left alone, which answered to a fetch that does not count here.
+    /// Opens it for as long as the source asked for no requests, in its answer to a fetch that does not count here.
     pub(super) fn pause(&mut self, now: Instant, retry_after: Option<Duration>) {
         if let Some(asked) = retry_after.filter(|asked| !asked.is_zero()) {
-            self.closed_at = self.closed_at.max(Some(now + asked.min(LONGEST_PAUSE)));
+            self.open_until = self.open_until.max(Some(now + asked.min(LONGEST_PAUSE)));
             self.is_by_retry_after = true;
         }
     }

@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::flights::{EndGuard, Flight, Flights, Turn};
+use self::flights::{EndGuard, FetchLock, Flight, Flights};
 use self::kept::{Ages, Kept, Key};
 use self::runtime::FetchRuntime;
 use super::cause::Cause;
@@ -62,7 +62,7 @@ impl From<FetchError> for ContentError {
 }
 
 /// What a fetch found when its turn to ask came.
-enum Asked {
+enum FetchOutcome {
     /// Another one was faster.
     Newer(Arc<Kept>),
     /// How the source answered, and when it was asked.
@@ -231,7 +231,7 @@ impl Inner {
     ) -> Flight {
         let (of, connection, stop) = (key.clone(), Arc::clone(connection), inner.stop.clone());
         let owner = Arc::clone(inner);
-        inner.flights.join(&key, cause, move |turn| {
+        inner.flights.join(&key, cause, move |lock| {
             // A task of its own: the content is fetched for all who wait, also once the first of them is gone.
             let runtime = owner.runtime.handle();
             let task = runtime.spawn(async move {
@@ -247,7 +247,7 @@ impl Inner {
                     };
                     match stored {
                         Some(stored) => Ok(stored),
-                        None => owner.fetch((&of, cause, &turn), &connection, known.as_deref(), since).await,
+                        None => owner.fetch((&of, cause, &lock), &connection, known.as_deref(), since).await,
                     }
                 };
                 let fetched = stop.run_until_cancelled(fetching).await;
@@ -261,14 +261,14 @@ impl Inner {
     /// Fetches, within the limits of the connection, and keeps what the source answers.
     async fn fetch(
         &self,
-        (key, cause, turn): (&Key, Cause, &Turn),
+        (key, cause, lock): (&Key, Cause, &FetchLock),
         connection: &Connection,
         known: Option<&Kept>,
         since: Option<Instant>,
     ) -> Result<Arc<Kept>, FetchError> {
-        let (fetched, began) = match self.ask((key, cause, turn), connection, known, since).await {
-            Ok(Asked::Newer(newer)) => return Ok(newer),
-            Ok(Asked::Answered(fetched, began)) => (fetched, began),
+        let (fetched, began) = match self.ask((key, cause, lock), connection, known, since).await {
+            Ok(FetchOutcome::Newer(newer)) => return Ok(newer),
+            Ok(FetchOutcome::Answered(fetched, began)) => (fetched, began),
             Err(error) => (Err(error), Instant::now()),
         };
         // What was known is not older for being polled again.
@@ -315,29 +315,29 @@ impl Inner {
     /// that they failed does not concern it.
     async fn ask(
         &self,
-        (key, cause, turn): (&Key, Cause, &Turn),
+        (key, cause, lock): (&Key, Cause, &FetchLock),
         connection: &Connection,
         known: Option<&Kept>,
         since: Option<Instant>,
-    ) -> Result<Asked, FetchError> {
+    ) -> Result<FetchOutcome, FetchError> {
         let Connection { limits, uid, revision, .. } = connection;
         let source = connection.source(key.tenant)?;
         let mut deadline = Instant::now() + limits.timeout();
         let permit = self.gates.pass((*uid, *revision), limits, (key.tenant, cause), deadline).await?;
-        let at_once = turn.try_lock().ok();
+        let at_once = lock.try_lock().ok();
         let has_waited = at_once.is_none();
         // One of each other cause may be before it, which ends by its own deadline: none makes callers of the tenant wait for
         // longer than a fetch may take.
-        let _turn = match (at_once, cause) {
-            (None, Cause::Tenant) => timeout_at(deadline, turn.lock()).await.ok(),
-            (None, _) => Some(turn.lock().await),
-            (turn, _) => turn,
+        let _guard = match (at_once, cause) {
+            (None, Cause::Tenant) => timeout_at(deadline, lock.lock()).await.ok(),
+            (None, _) => Some(lock.lock().await),
+            (guard, _) => guard,
         };
         if has_waited {
             deadline = Instant::now() + limits.timeout();
         }
         if let Some(newer) = self.newer(key, known) {
-            return Ok(Asked::Newer(newer));
+            return Ok(FetchOutcome::Newer(newer));
         }
         permit.admit()?;
         let began = Instant::now();
@@ -352,6 +352,6 @@ impl Inner {
             }
         }
         connection.health.paused(key.tenant, cause, circuits.cause_until);
-        Ok(Asked::Answered(fetched, began))
+        Ok(FetchOutcome::Answered(fetched, began))
     }
 }

@@ -290,7 +290,7 @@ impl FetchPermit {
 
     fn status(&self, now: Instant) -> CircuitStatus {
         let is_open = self.gate.whole.circuit.lock().is_open(now);
-        let of_cause = || self.gate.part(self.cause).circuit.lock().closed_at();
+        let of_cause = || self.gate.part(self.cause).circuit.lock().open_until();
         CircuitStatus { is_open, cause_until: if self.cause == Cause::Tenant { None } else { of_cause() } }
     }
 }

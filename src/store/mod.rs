@@ -94,7 +94,7 @@ impl std::fmt::Display for DatabaseLocation {
     }
 }
 
-/// Minimum idle timeout of a transaction; none takes as long between two statements.
+/// Minimum idle timeout of a transaction. No transaction of the gateway is idle for as long between two statements.
 const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait for the response after the statement timeout has passed; then it is lost.

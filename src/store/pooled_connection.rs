@@ -9,7 +9,7 @@ use scopeguard::ScopeGuard;
 use sqlx::{Executor, PgConnection};
 
 use super::error::{is_connection_lost, is_connection_usable};
-use super::warm_connections::{Lent, WarmConnections};
+use super::warm_connections::{BorrowedConnection, WarmConnections};
 use super::{Store, StoreError};
 use crate::telemetry::trace::{self, Kind, SQL};
 
@@ -30,14 +30,14 @@ pub(super) const BEGIN_PLANNED_READ_ONLY: &str = begin_planned!("begin read only
 /// A connection in use. Dropping it closes it, since its state is not known.
 #[derive(Debug)]
 pub(super) struct PooledConnection {
-    lent: ScopeGuard<Lent, fn(Lent)>,
+    borrowed: ScopeGuard<BorrowedConnection, fn(BorrowedConnection)>,
     warm: Arc<WarmConnections>,
 }
 
 impl PooledConnection {
     /// The connection, for statements.
     pub(super) fn connection(&mut self) -> &mut PgConnection {
-        &mut self.lent.connection
+        &mut self.borrowed.connection
     }
 
     /// Executes the statement that ends the transaction, and returns the connection.
@@ -49,22 +49,22 @@ impl PooledConnection {
 
     /// Returns the connection, which is outside of a transaction and waits for no response.
     fn release(self) {
-        self.warm.release(ScopeGuard::into_inner(self.lent));
+        self.warm.release(ScopeGuard::into_inner(self.borrowed));
     }
 }
 
 impl Store {
     pub(super) async fn acquire(&self) -> Result<PooledConnection, StoreError> {
-        let close: fn(Lent) = |mut lent| lent.connection.close_on_drop();
-        let lent = match self.warm.acquire().await {
+        let close: fn(BorrowedConnection) = |mut borrowed| borrowed.connection.close_on_drop();
+        let borrowed = match self.warm.acquire().await {
             // Boxed, as the future of opening a connection there.
             Err(sqlx::Error::PoolTimedOut) => {
                 return Err(Box::pin(self.acquisitions.time_out(&self.pool)).await);
             }
             acquired => acquired?,
         };
-        let lent = scopeguard::guard(lent, close);
-        Ok(PooledConnection { lent, warm: Arc::clone(&self.warm) })
+        let borrowed = scopeguard::guard(borrowed, close);
+        Ok(PooledConnection { borrowed, warm: Arc::clone(&self.warm) })
     }
 
     /// Acquires a connection and starts a transaction with `begin`.

@@ -1,4 +1,4 @@
-//! Idle connections of the pool that are lent last in, first out (LIFO).
+//! Idle connections of the pool that are borrowed last in, first out (LIFO).
 //!
 //! sqlx's pool lends the connection that has been idle for longest, and makes a round trip when one is returned. Under light
 //! load each statement then meets another backend of PostgreSQL, with cold caches. Here the connection that was used
@@ -15,7 +15,7 @@ use sqlx::{Connection, PgPool, Postgres};
 
 /// A connection that is in use.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct BorrowedConnection {
     pub(super) connection: PoolConnection<Postgres>,
     /// When it left the pool, which checks how old it is.
     left_pool: Instant,
@@ -33,7 +33,7 @@ pub(super) struct WarmConnections {
 #[derive(Debug, Default)]
 struct State {
     /// With the time of its last use; the one used last at the end.
-    idle: Vec<(Lent, Instant)>,
+    idle: Vec<(BorrowedConnection, Instant)>,
     /// Number of callers that wait for the pool.
     waiting: usize,
 }
@@ -66,15 +66,15 @@ impl WarmConnections {
     }
 
     /// Lends the connection that was used last, or one of the pool.
-    pub(super) async fn acquire(&self) -> Result<Lent, sqlx::Error> {
+    pub(super) async fn acquire(&self) -> Result<BorrowedConnection, sqlx::Error> {
         let most = self.pool.options().get_acquire_timeout();
         let (began, mut waiting) = (Instant::now(), self.take());
-        if let Ok((lent, used)) = waiting {
+        if let Ok((borrowed, used)) = waiting {
             if !is_older(used, Some(most)) {
-                return Ok(lent);
+                return Ok(borrowed);
             }
-            if let Some(lent) = self.checked(lent, used, most / 2).await {
-                return Ok(lent);
+            if let Some(borrowed) = self.checked(borrowed, used, most / 2).await {
+                return Ok(borrowed);
             }
             waiting = Err(Waiting::new(&self.state));
         }
@@ -86,18 +86,18 @@ impl WarmConnections {
         let acquired = tokio::time::timeout(left, Box::pin(self.pool.acquire())).await;
         let connection = acquired.map_err(|_| sqlx::Error::PoolTimedOut)??;
         drop(waiting);
-        Ok(Lent { connection, left_pool })
+        Ok(BorrowedConnection { connection, left_pool })
     }
 
     /// The connection that was used last, and when; else a place among those that wait for the pool.
-    fn take(&self) -> Result<(Lent, Instant), Waiting<'_>> {
+    fn take(&self) -> Result<(BorrowedConnection, Instant), Waiting<'_>> {
         let mut state = self.state.lock();
-        if let Some((lent, used)) = state.idle.pop() {
+        if let Some((borrowed, used)) = state.idle.pop() {
             if !is_older(used, self.pool.options().get_idle_timeout()) {
-                return Ok((lent, used));
+                return Ok((borrowed, used));
             }
             // All others were used before it.
-            for (mut unused, _) in state.idle.drain(..).chain([(lent, used)]) {
+            for (mut unused, _) in state.idle.drain(..).chain([(borrowed, used)]) {
                 unused.connection.close_on_drop();
             }
         }
@@ -107,10 +107,15 @@ impl WarmConnections {
 
     /// The connection, if the server answers on it within `timeout`. A network that forgot an idle connection drops what is
     /// sent on it: a statement would wait for its whole timeout. Otherwise those that were idle for as long are closed as well.
-    async fn checked(&self, lent: Lent, used: Instant, timeout: Duration) -> Option<Lent> {
-        let mut lent = scopeguard::guard(lent, |mut lent| lent.connection.close_on_drop());
-        if let Ok(Ok(())) = tokio::time::timeout(timeout, lent.connection.ping()).await {
-            return Some(ScopeGuard::into_inner(lent));
+    async fn checked(
+        &self,
+        borrowed: BorrowedConnection,
+        used: Instant,
+        timeout: Duration,
+    ) -> Option<BorrowedConnection> {
+        let mut borrowed = scopeguard::guard(borrowed, |mut borrowed| borrowed.connection.close_on_drop());
+        if let Ok(Ok(())) = tokio::time::timeout(timeout, borrowed.connection.ping()).await {
+            return Some(ScopeGuard::into_inner(borrowed));
         }
         let mut state = self.state.lock();
         let newer = state.idle.partition_point(|(_, other)| *other <= used);
@@ -121,18 +126,20 @@ impl WarmConnections {
     }
 
     /// Takes back a connection in a known state.
-    pub(super) fn release(&self, mut lent: Lent) {
+    pub(super) fn release(&self, mut borrowed: BorrowedConnection) {
         let options = self.pool.options();
         let mut state = self.state.lock();
-        if self.retired.lock().is_some_and(|at| lent.left_pool <= at) {
-            lent.connection.close_on_drop();
+        if self.retired.lock().is_some_and(|at| borrowed.left_pool <= at) {
+            borrowed.connection.close_on_drop();
             return;
         }
-        if state.waiting > 0 || self.pool.is_closed() || is_older(lent.left_pool, options.get_max_lifetime())
+        if state.waiting > 0
+            || self.pool.is_closed()
+            || is_older(borrowed.left_pool, options.get_max_lifetime())
         {
             return;
         }
-        state.idle.push((lent, Instant::now()));
+        state.idle.push((borrowed, Instant::now()));
         while state.idle.first().is_some_and(|(_, used)| is_older(*used, options.get_idle_timeout())) {
             let (mut unused, _) = state.idle.remove(0);
             unused.connection.close_on_drop();
@@ -143,8 +150,8 @@ impl WarmConnections {
     pub(super) fn retire(&self) {
         let mut state = self.state.lock();
         *self.retired.lock() = Some(Instant::now());
-        let lent = state.idle.drain(..).map(|(lent, _)| lent.connection);
-        for mut connection in lent.chain(std::iter::from_fn(|| self.pool.try_acquire())) {
+        let borrowed = state.idle.drain(..).map(|(borrowed, _)| borrowed.connection);
+        for mut connection in borrowed.chain(std::iter::from_fn(|| self.pool.try_acquire())) {
             connection.close_on_drop();
         }
     }
@@ -165,8 +172,8 @@ fn is_older(since: Instant, most: Option<Duration>) -> bool {
 impl Drop for WarmConnections {
     /// Without the runtime that returning them to the pool needs, which may have ended.
     fn drop(&mut self) {
-        for (lent, _) in self.state.get_mut().idle.drain(..) {
-            drop(lent.connection.detach());
+        for (borrowed, _) in self.state.get_mut().idle.drain(..) {
+            drop(borrowed.connection.detach());
         }
     }
 }

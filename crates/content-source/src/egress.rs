@@ -1,4 +1,5 @@
-//! Which addresses a connection may reach: one decision for all kinds of sources.
+//! The egress policy, against server-side request forgery (SSRF): which addresses a connection may reach, one decision for all
+//! kinds of sources.
 //!
 //! Public unicast addresses are allowed, all others only where the connection's `allowNetworks` names them. A host is
 //! resolved once, all of its addresses are checked, and the caller connects to one of the addresses it is given, never to

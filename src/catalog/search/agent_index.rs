@@ -40,7 +40,7 @@ pub(super) enum IndexExtent {
 }
 
 /// The permission to change an index.
-pub(super) type Turn = OwnedMutexGuard<()>;
+pub(super) type UpdateLock = OwnedMutexGuard<()>;
 
 impl Indexed {
     fn memory(&self) -> usize {
@@ -56,7 +56,7 @@ impl AgentIndex {
     }
 
     /// Waits for exclusive access to change it.
-    pub(super) async fn turn(&self) -> Turn {
+    pub(super) async fn turn(&self) -> UpdateLock {
         Arc::clone(&self.turn).lock_owned().await
     }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
-use super::touched::Touched;
+use super::touched::ContentRevisions;
 use super::view::View;
 use super::{AgentSnapshot, ChangeRevisions, Definitions};
 use crate::catalog::skill_placement::check_apart;
@@ -107,8 +107,8 @@ fn view(resources: &BTreeSet<String>, skills: Vec<Skill>, files: &BTreeSet<Strin
             tools: ToolSets::default(),
         },
         definitions: Definitions::new(stored, entries.collect()),
-        touched: Touched::all_at(REVISION),
-        touched_resources: Touched::all_at(REVISION),
+        touched: ContentRevisions::all_at(REVISION),
+        touched_resources: ContentRevisions::all_at(REVISION),
     }))
 }
 

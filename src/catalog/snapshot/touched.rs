@@ -1,4 +1,4 @@
-//! The revisions at which the content of URIs changed that comes from connections.
+//! When content from connections changed: for each URI, the newest revision at which it did.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::model::scope::{Change, ChangeKind, Revision};
 /// The maximum number of URIs; above it all count as changed.
 const MAX_URIS: usize = 4_096;
 
-/// The newest revisions at which content changed.
+/// The newest revisions at which the content of URIs changed.
 #[derive(Debug, Clone)]
-pub(super) struct Touched {
-    /// That of all other URIs.
+pub(super) struct ContentRevisions {
+    /// The revision of all URIs that are not in `by_uri`.
     floor: Revision,
     by_uri: Arc<HashMap<Box<str>, Revision>>,
 }
 
-impl Touched {
+impl ContentRevisions {
     /// Everything may have changed up to a revision.
     pub(super) fn all_at(floor: Revision) -> Self {
         Self { floor, by_uri: Arc::default() }
@@ -33,7 +33,7 @@ impl Touched {
         self.by_uri.get(subject) == Some(&revision)
     }
 
-    /// With those of later changes that are changes of content.
+    /// These revisions, with those of later changes of content.
     pub(super) fn after<'c>(&self, changes: impl IntoIterator<Item = &'c Change>) -> Self {
         let is_of_content = |change: &&Change| change.kind == ChangeKind::ResourceTouched;
         let mut touched = self.clone();
@@ -55,7 +55,7 @@ impl Touched {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_URIS, Touched};
+    use super::{ContentRevisions, MAX_URIS};
     use crate::model::scope::{Change, ChangeKind, Revision};
 
     fn change(revision: i64, subject: &str) -> Change {
@@ -68,10 +68,10 @@ mod tests {
 
     #[test]
     fn changed_uris_have_the_revision_of_their_change() {
-        let touched = Touched::all_at(Revision(5));
+        let touched = ContentRevisions::all_at(Revision(5));
         let defined = Change { kind: ChangeKind::ResourceDefined, ..change(7, "a:defined") };
         let touched = touched.after(&[change(6, "a:b"), defined]);
-        let of = |touched: &Touched, uri: &str| touched.of(uri).0;
+        let of = |touched: &ContentRevisions, uri: &str| touched.of(uri).0;
         assert_eq!((of(&touched, "a:b"), of(&touched, "a:c"), of(&touched, "a:defined")), (6, 5, 5));
         let many: Vec<_> = (0..MAX_URIS).map(|number| change(10, &format!("a:{number}"))).collect();
         let touched = touched.after(&many);

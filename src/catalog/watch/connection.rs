@@ -16,7 +16,7 @@ use super::files::ConnectionFiles;
 use super::hints::Hints;
 use super::poll::{PollResult, Verdict};
 use super::record::StoredBytes;
-use super::schedule::{Lane, MAX_POLLS, Schedule, Standing};
+use super::schedule::{ContentState, Lane, MAX_POLLS, Schedule};
 use crate::cache::FairSemaphore;
 use crate::catalog::Catalog;
 use crate::model::caller::Payer;
@@ -171,7 +171,7 @@ impl ConnectionWatch {
         for (subject, recorded) in subjects {
             if !self.watched.contains_key(&subject) {
                 let watched = WatchedContent::new(recorded, now);
-                self.schedule.set(&subject, watched.standing(), now);
+                self.schedule.set(&subject, watched.content_state(), now);
                 self.watched.insert(subject, watched);
             }
         }
@@ -228,11 +228,11 @@ impl ConnectionWatch {
                 self.catalog.fetcher.round(self.held.lease.connection, every).left()
             }
         };
-        let standing = match &result {
-            Ok(Some(_)) => Standing::Known,
-            _ => watched.standing(),
+        let content_state = match &result {
+            Ok(Some(_)) => ContentState::Known,
+            _ => watched.content_state(),
         };
-        self.schedule.set(&subject, standing, (now + delay).max(watched.not_before));
+        self.schedule.set(&subject, content_state, (now + delay).max(watched.not_before));
         match result {
             Ok(Some(found)) => self.apply(subject, found),
             Ok(None) => self.files.remove(&subject),
@@ -324,7 +324,7 @@ impl ConnectionWatch {
         if let Some(watched) = self.watched.get_mut(subject) {
             (watched.is_stale, watched.is_urgent) = (true, watched.is_urgent || is_urgent);
             if !watched.is_polled {
-                self.schedule.advance(subject, watched.standing(), watched.not_before.max(now));
+                self.schedule.advance(subject, watched.content_state(), watched.not_before.max(now));
             }
         }
     }

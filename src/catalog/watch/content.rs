@@ -6,7 +6,7 @@ use content_source::{FetchError, Kind, Path};
 use tokio::time::Instant;
 
 use super::poll::{Known, PollResult, Verdict};
-use super::schedule::Standing;
+use super::schedule::ContentState;
 use crate::model::backoff::Backoff;
 use crate::model::fault::Fault;
 use crate::store::watched::FoundDigest;
@@ -68,11 +68,11 @@ impl WatchedContent {
     }
 
     /// What is known of it.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn content_state(&self) -> ContentState {
         match (self.known.recorded, self.failures) {
-            (Some(_), _) => Standing::Known,
-            (None, 0) => Standing::New,
-            (None, _) => Standing::Failing,
+            (Some(_), _) => ContentState::Known,
+            (None, 0) => ContentState::New,
+            (None, _) => ContentState::Failing,
         }
     }
 

@@ -13,7 +13,7 @@ pub(super) const MAX_POLLS: usize = 8;
 /// What is known of a subject. Anonymous callers subscribe to values that they choose, for which a source may hang: what was never
 /// fetched does not delay the polls of what was, nor what failed then those of what is new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Standing {
+pub(super) enum ContentState {
     /// The source has answered for it.
     Known,
     /// It was not polled yet.
@@ -22,7 +22,7 @@ pub(super) enum Standing {
     Failing,
 }
 
-impl Standing {
+impl ContentState {
     /// The maximum number of concurrent polls of a tenant: one whose polls wait, or whose sources hang, leaves some to others.
     fn most(self) -> usize {
         match self {
@@ -34,7 +34,7 @@ impl Standing {
 }
 
 /// The subjects of a tenant that are polled in turn.
-pub(super) type Lane = (TenantId, Standing);
+pub(super) type Lane = (TenantId, ContentState);
 
 /// The times at which subjects are due, each at most once. Those that are due are taken in turn between lanes, except of
 /// lanes with as many polls in progress as one may have.
@@ -61,8 +61,8 @@ struct Queue {
 
 impl Queue {
     /// When the first subject of its lane is due that may be polled.
-    fn first(&self, (_, standing): Lane) -> Option<Instant> {
-        self.subjects.first().map(|(at, _)| *at).filter(|_| self.polls < standing.most())
+    fn first(&self, (_, content_state): Lane) -> Option<Instant> {
+        self.subjects.first().map(|(at, _)| *at).filter(|_| self.polls < content_state.most())
     }
 
     fn is_empty(&self) -> bool {
@@ -72,17 +72,17 @@ impl Queue {
 
 impl Schedule {
     /// Sets when a subject is due, in place of the time before.
-    pub(super) fn set(&mut self, subject: &WatchedSubject, standing: Standing, at: Instant) {
+    pub(super) fn set(&mut self, subject: &WatchedSubject, content_state: ContentState, at: Instant) {
         self.remove(subject);
-        let lane = (subject.0.tenant, standing);
+        let lane = (subject.0.tenant, content_state);
         self.times.insert(subject.clone(), (at, lane));
         self.change(lane, |queue| _ = queue.subjects.insert((at, subject.clone())));
     }
 
     /// Sets when a subject is due unless it is due earlier.
-    pub(super) fn advance(&mut self, subject: &WatchedSubject, standing: Standing, at: Instant) {
+    pub(super) fn advance(&mut self, subject: &WatchedSubject, content_state: ContentState, at: Instant) {
         if self.times.get(subject).is_none_or(|(before, _)| *before > at) {
-            self.set(subject, standing, at);
+            self.set(subject, content_state, at);
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
     use tokio::time::Instant;
     use uuid::Uuid;
 
-    use super::Standing::{Failing, Known, New};
+    use super::ContentState::{Failing, Known, New};
     use super::{MAX_POLLS, Schedule};
     use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
     use crate::store::watching::WatchedSubject;
@@ -221,10 +221,10 @@ mod tests {
     fn what_was_never_fetched_delays_neither_what_was_nor_what_is_new() {
         let now = Instant::now();
         let mut schedule = Schedule::default();
-        let all = [(Failing, "f"), (New, "n"), (Known, "k")].map(|(standing, name)| {
+        let all = [(Failing, "f"), (New, "n"), (Known, "k")].map(|(content_state, name)| {
             let subjects = [0, 1, 2].map(|number| subject(&format!("{name}:{number}")));
             for subject in &subjects {
-                schedule.set(subject, standing, now);
+                schedule.set(subject, content_state, now);
             }
             subjects
         });

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::{Body as HttpBody, Incoming};
 use tower::ServiceExt;
 
-use super::surfaces::Arrival;
+use super::surfaces::SurfaceRequest;
 use crate::admin;
 use crate::http::body::{Body, SharedBody};
 use crate::http::context::RequestContext;
@@ -32,8 +32,8 @@ pub(super) struct AdminCall {
 }
 
 impl AdminCall {
-    pub(super) fn new(arrival: Arrival<'_>, body: Incoming) -> Self {
-        let Arrival { surfaces, parts, id, client, .. } = arrival;
+    pub(super) fn new(request: SurfaceRequest<'_>, body: Incoming) -> Self {
+        let SurfaceRequest { surfaces, parts, id, client, .. } = request;
         let intake = Intake::new(Arc::clone(&surfaces.limits), Arc::clone(&surfaces.permits));
         let context = SharedContext::new(admin::audited::context(parts, id, client), intake);
         let is_recorded = admin::audited::is_call(parts);
@@ -42,7 +42,7 @@ impl AdminCall {
 
     pub(super) fn admit(
         &mut self,
-        Arrival { surfaces, .. }: Arrival<'_>,
+        SurfaceRequest { surfaces, .. }: SurfaceRequest<'_>,
         source: Result<&RequestSource, &Fault>,
     ) {
         self.context.with(|context| context.foreign_host = source.is_ok_and(|source| source.foreign_host));
@@ -55,24 +55,24 @@ impl AdminCall {
         self.refused = source.err().cloned().or_else(|| surfaces.is_full().then_some(Fault::BUSY));
     }
 
-    pub(super) async fn answer(&mut self, arrival: Arrival<'_>) -> Response<Body> {
+    pub(super) async fn answer(&mut self, request: SurfaceRequest<'_>) -> Response<Body> {
         if let Some(fault) = &self.refused {
-            return arrival.problem(fault);
+            return request.problem(fault);
         }
-        let Arrival { surfaces, parts, id, .. } = arrival;
-        let mut request = Request::from_parts(parts.clone(), axum::body::Body::new(self.body.clone()));
-        request.extensions_mut().insert(Arc::clone(&self.context));
-        let Ok(answered) = surfaces.admin.clone().oneshot(request).await;
+        let SurfaceRequest { surfaces, parts, id, .. } = request;
+        let mut forwarded = Request::from_parts(parts.clone(), axum::body::Body::new(self.body.clone()));
+        forwarded.extensions_mut().insert(Arc::clone(&self.context));
+        let Ok(answered) = surfaces.admin.clone().oneshot(forwarded).await;
         self.context.intake.release_query();
         let answered = admin::finish(answered, id.to_str().ok());
         let mut response = match self.reserve(parts, answered).await {
             Ok(answered) => answered.map(Body::Axum),
-            Err(fault) => return arrival.problem(&fault),
+            Err(fault) => return request.problem(&fault),
         };
         let (status, headers) = (response.status(), response.headers());
         let is_known = match precondition::is_known(&parts.method, &parts.headers, status, headers) {
             Ok(is_known) => is_known,
-            Err(fault) => return arrival.problem(&fault),
+            Err(fault) => return request.problem(&fault),
         };
         if is_known {
             add_vary(parts, &mut response);
@@ -100,19 +100,23 @@ impl AdminCall {
     }
 
     /// Records a call, unless its row was committed with a change.
-    pub(super) async fn record(&mut self, arrival: Arrival<'_>, response: &mut Response<Body>) {
-        let recorder = &arrival.surfaces.recorder;
+    pub(super) async fn record(&mut self, request: SurfaceRequest<'_>, response: &mut Response<Body>) {
+        let recorder = &request.surfaces.recorder;
         if self.context.has_committed() {
             recorder.audit().notify_outbox();
         }
         if self.is_recorded && self.context.is_unrecorded(response.status()) {
-            let refuse = |_: &mut _, fault: &Fault| arrival.problem(fault);
+            let refuse = |_: &mut _, fault: &Fault| request.problem(fault);
             recorder.complete(&mut self.context.snapshot(), response, refuse).await;
         }
         self.context.with(|context| context.ended(response));
     }
 
-    pub(super) fn add_headers(&self, Arrival { surfaces, parts, .. }: Arrival<'_>, headers: &mut HeaderMap) {
+    pub(super) fn add_headers(
+        &self,
+        SurfaceRequest { surfaces, parts, .. }: SurfaceRequest<'_>,
+        headers: &mut HeaderMap,
+    ) {
         self.context.intake.announce(headers);
         if let Some(end) = self.context.with(|context| context.key_expires) {
             announce_expiry(end, headers);
@@ -122,8 +126,8 @@ impl AdminCall {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
 
-    pub(super) async fn discard_body(&mut self, arrival: Arrival<'_>) {
-        let Arrival { surfaces, parts, client, .. } = arrival;
+    pub(super) async fn discard_body(&mut self, request: SurfaceRequest<'_>) {
+        let SurfaceRequest { surfaces, parts, client, .. } = request;
         surfaces.refusals.discard(client, &parts.headers, self.body.clone()).await;
     }
 }

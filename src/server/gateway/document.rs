@@ -3,7 +3,7 @@
 use http::Response;
 use hyper::body::Incoming;
 
-use super::surfaces::Arrival;
+use super::surfaces::SurfaceRequest;
 use crate::http::body::Body;
 use crate::http::origin::{FOREIGN_HOST, RequestSource};
 use crate::model::fault::Fault;
@@ -32,26 +32,26 @@ impl DocumentRequest {
         self.refused = source.err().cloned().or_else(|| refuses_host.then_some(FOREIGN_HOST));
     }
 
-    pub(super) fn answer(&self, arrival: Arrival<'_>) -> Response<Body> {
+    pub(super) fn answer(&self, request: SurfaceRequest<'_>) -> Response<Body> {
         let answered = match (&self.refused, self.document) {
             (Some(fault), _) => Err(fault.clone()),
-            (None, Document::Metrics) => self.scrape(arrival),
-            (None, Document::WellKnown) => describe(arrival),
+            (None, Document::Metrics) => self.scrape(request),
+            (None, Document::WellKnown) => describe(request),
             (None, Document::Unknown) => Err(NO_PATH),
         };
-        answered.unwrap_or_else(|fault| arrival.problem(&fault))
+        answered.unwrap_or_else(|fault| request.problem(&fault))
     }
 
-    pub(super) async fn discard_body(&mut self, arrival: Arrival<'_>) {
-        let Arrival { surfaces, parts, client, .. } = arrival;
+    pub(super) async fn discard_body(&mut self, request: SurfaceRequest<'_>) {
+        let SurfaceRequest { surfaces, parts, client, .. } = request;
         surfaces.refusals.discard(client, &parts.headers, &mut self.body).await;
     }
 }
 
 impl DocumentRequest {
     /// The metrics.
-    fn scrape(&self, arrival: Arrival<'_>) -> Result<Response<Body>, Fault> {
-        let Arrival { surfaces, parts, peer, client, .. } = arrival;
+    fn scrape(&self, request: SurfaceRequest<'_>) -> Result<Response<Body>, Fault> {
+        let SurfaceRequest { surfaces, parts, peer, client, .. } = request;
         let scraper = Scraper {
             headers: &parts.headers,
             peer,
@@ -64,8 +64,8 @@ impl DocumentRequest {
 }
 
 /// The metadata of a protected resource (RFC 9728).
-fn describe(arrival: Arrival<'_>) -> Result<Response<Body>, Fault> {
-    let Arrival { surfaces, parts, .. } = arrival;
+fn describe(request: SurfaceRequest<'_>) -> Result<Response<Body>, Fault> {
+    let SurfaceRequest { surfaces, parts, .. } = request;
     let metadata = surfaces.metadata.load();
     let metadata = metadata.as_deref().ok_or(NO_PATH)?;
     let what = metadata.find(parts.uri.path()).ok_or(NO_PATH)?;

@@ -8,7 +8,7 @@ use hyper::body::{Body as _, Incoming};
 
 use super::admin_call::AdminCall;
 use super::document::DocumentRequest;
-use super::surfaces::{Arrival, Interrupted};
+use super::surfaces::{Interrupted, SurfaceRequest};
 use crate::http::body::Body;
 use crate::http::context::RequestContext;
 use crate::http::credential::announce_expiry;
@@ -37,36 +37,36 @@ pub(super) enum Exchange<'a> {
 
 impl Exchange<'_> {
     /// Decides whether the surface may work on the request: by its origin, and the number of requests in flight.
-    pub(super) fn admit(&mut self, arrival: Arrival<'_>, source: Result<&RequestSource, &Fault>) {
+    pub(super) fn admit(&mut self, request: SurfaceRequest<'_>, source: Result<&RequestSource, &Fault>) {
         match self {
-            Self::Mcp(call) => call.admit(arrival, source),
-            Self::Admin(call) => call.admit(arrival, source),
-            Self::Document(request) => request.admit(source),
+            Self::Mcp(call) => call.admit(request, source),
+            Self::Admin(call) => call.admit(request, source),
+            Self::Document(document) => document.admit(source),
         }
     }
 
     /// The answer of the surface, or that to its refusal.
-    pub(super) async fn answer(&mut self, arrival: Arrival<'_>) -> Response<Body> {
+    pub(super) async fn answer(&mut self, request: SurfaceRequest<'_>) -> Response<Body> {
         match self {
-            Self::Mcp(call) => call.answer(arrival).await,
-            Self::Admin(call) => Box::pin(call.answer(arrival)).await,
-            Self::Document(request) => request.answer(arrival),
+            Self::Mcp(call) => call.answer(request).await,
+            Self::Admin(call) => Box::pin(call.answer(request)).await,
+            Self::Document(document) => document.answer(request),
         }
     }
 
     /// The answer to a request whose handler did not complete.
-    pub(super) fn fail(&mut self, arrival: Arrival<'_>, interrupted: &Interrupted) -> Response<Body> {
+    pub(super) fn fail(&mut self, request: SurfaceRequest<'_>, interrupted: &Interrupted) -> Response<Body> {
         match self {
             Self::Mcp(call) => call.fail(interrupted),
-            Self::Admin(_) | Self::Document(_) => arrival.problem(&interrupted.fault()),
+            Self::Admin(_) | Self::Document(_) => request.problem(&interrupted.fault()),
         }
     }
 
     /// Records the request with its answer, which is replaced where its audit row cannot be made durable.
-    pub(super) async fn record(&mut self, arrival: Arrival<'_>, response: &mut Response<Body>) {
+    pub(super) async fn record(&mut self, request: SurfaceRequest<'_>, response: &mut Response<Body>) {
         match self {
-            Self::Mcp(call) => call.record(arrival, response).await,
-            Self::Admin(call) => Box::pin(call.record(arrival, response)).await,
+            Self::Mcp(call) => call.record(request, response).await,
+            Self::Admin(call) => Box::pin(call.record(request, response)).await,
             Self::Document(_) => {}
         }
     }
@@ -81,9 +81,9 @@ impl Exchange<'_> {
     }
 
     /// Exports the trace of the request, if it is sampled.
-    pub(super) fn trace(&self, tracer: &Tracer, arrival: Arrival<'_>, response: &Response<Body>) {
+    pub(super) fn trace(&self, tracer: &Tracer, request: SurfaceRequest<'_>, response: &Response<Body>) {
         let Some(active) = span::active_trace() else { return };
-        let Arrival { surfaces, parts, .. } = arrival;
+        let SurfaceRequest { surfaces, parts, .. } = request;
         let (method, status, now) = (&parts.method, response.status(), surfaces.recorder.audit().now());
         let export =
             |context: &RequestContext| Answered { context, method, status }.export(tracer, &active, now);
@@ -95,27 +95,27 @@ impl Exchange<'_> {
     }
 
     /// Adds the headers that every answer of the surface has.
-    pub(super) fn add_headers(&mut self, arrival: Arrival<'_>, headers: &mut HeaderMap) {
+    pub(super) fn add_headers(&mut self, request: SurfaceRequest<'_>, headers: &mut HeaderMap) {
         match self {
-            Self::Mcp(call) => call.add_headers(arrival, headers),
-            Self::Admin(call) => call.add_headers(arrival, headers),
+            Self::Mcp(call) => call.add_headers(request, headers),
+            Self::Admin(call) => call.add_headers(request, headers),
             Self::Document(_) => {}
         }
     }
 
     /// Reads the rest of the body, within limits.
-    pub(super) async fn discard_body(&mut self, arrival: Arrival<'_>) {
+    pub(super) async fn discard_body(&mut self, request: SurfaceRequest<'_>) {
         match self {
-            Self::Mcp(call) => call.discard_body(arrival).await,
-            Self::Admin(call) => Box::pin(call.discard_body(arrival)).await,
-            Self::Document(request) => Box::pin(request.discard_body(arrival)).await,
+            Self::Mcp(call) => call.discard_body(request).await,
+            Self::Admin(call) => Box::pin(call.discard_body(request)).await,
+            Self::Document(document) => Box::pin(document.discard_body(request)).await,
         }
     }
 
     /// Compresses the answer, if the surface has large ones that hold no secrets.
-    pub(super) async fn compress(&self, arrival: Arrival<'_>, response: &mut Response<Body>) {
+    pub(super) async fn compress(&self, request: SurfaceRequest<'_>, response: &mut Response<Body>) {
         if let Self::Admin(_) = self {
-            Box::pin(compress(arrival.parts, response)).await;
+            Box::pin(compress(request.parts, response)).await;
         }
     }
 }
@@ -129,26 +129,29 @@ pub(super) struct McpCall<'a> {
 }
 
 impl<'a> McpCall<'a> {
-    pub(super) fn new(arrival: Arrival<'a>, body: Incoming) -> Self {
-        let Arrival { surfaces, parts, id, client, .. } = arrival;
+    pub(super) fn new(request: SurfaceRequest<'a>, body: Incoming) -> Self {
+        let SurfaceRequest { surfaces, parts, id, client, .. } = request;
         let agent = Slug::decode_agent(mcp_agent(parts.uri.path()).unwrap_or_default());
         span::record_agent(&agent);
         let shared = (&*surfaces.permits, &surfaces.refusals);
         Self { request: McpRequest::new((agent, parts, id), client, shared), body }
     }
 
-    pub(super) fn admit(&mut self, arrival: Arrival<'_>, source: Result<&RequestSource, &Fault>) {
+    pub(super) fn admit(&mut self, request: SurfaceRequest<'_>, source: Result<&RequestSource, &Fault>) {
         self.request.context.foreign_host = source.is_ok_and(|source| source.foreign_host);
         self.request.admitted = match source {
             Err(fault) => Err(fault.clone()),
-            Ok(_) if arrival.surfaces.is_full() => Err(Fault::BUSY),
+            Ok(_) if request.surfaces.is_full() => Err(Fault::BUSY),
             Ok(_) => Ok(()),
         };
     }
 
     /// No `async fn`: its future would be copied once more.
-    pub(super) fn answer<'s>(&'s mut self, arrival: Arrival<'s>) -> impl Future<Output = Response<Body>> {
-        arrival.surfaces.endpoint.answer(&mut self.request, &mut self.body)
+    pub(super) fn answer<'s>(
+        &'s mut self,
+        request: SurfaceRequest<'s>,
+    ) -> impl Future<Output = Response<Body>> {
+        request.surfaces.endpoint.answer(&mut self.request, &mut self.body)
     }
 
     pub(super) fn fail(&mut self, interrupted: &Interrupted) -> Response<Body> {
@@ -161,13 +164,13 @@ impl<'a> McpCall<'a> {
 
     pub(super) fn record<'s>(
         &'s mut self,
-        arrival: Arrival<'s>,
+        request: SurfaceRequest<'s>,
         response: &'s mut Response<Body>,
     ) -> impl Future<Output = ()> {
-        arrival.surfaces.recorder.complete(&mut self.request, response, reply::fail)
+        request.surfaces.recorder.complete(&mut self.request, response, reply::fail)
     }
 
-    pub(super) fn add_headers(&mut self, arrival: Arrival<'_>, headers: &mut HeaderMap) {
+    pub(super) fn add_headers(&mut self, request: SurfaceRequest<'_>, headers: &mut HeaderMap) {
         if let Some(status) = self.request.rate_limit.take() {
             status.write(headers);
         }
@@ -175,12 +178,12 @@ impl<'a> McpCall<'a> {
             announce_expiry(end, headers);
         }
         let protected = || Protected::endpoint_or_gateway(&self.request.agent);
-        arrival.surfaces.challenge(protected, &arrival.parts.headers, headers);
+        request.surfaces.challenge(protected, &request.parts.headers, headers);
     }
 
-    pub(super) async fn discard_body(&mut self, arrival: Arrival<'_>) {
+    pub(super) async fn discard_body(&mut self, request: SurfaceRequest<'_>) {
         if !self.body.is_end_stream() {
-            let Arrival { surfaces, parts, client, .. } = arrival;
+            let SurfaceRequest { surfaces, parts, client, .. } = request;
             Box::pin(surfaces.refusals.discard(client, &parts.headers, &mut self.body)).await;
         }
     }

@@ -97,7 +97,7 @@ impl Surfaces {
 
 /// A request without its body, and the surfaces.
 #[derive(Clone, Copy)]
-pub(super) struct Arrival<'a> {
+pub(super) struct SurfaceRequest<'a> {
     /// The surfaces.
     pub(super) surfaces: &'a Surfaces,
     /// Method, URI and headers.
@@ -110,7 +110,7 @@ pub(super) struct Arrival<'a> {
     pub(super) client: ClientAddress,
 }
 
-impl Arrival<'_> {
+impl SurfaceRequest<'_> {
     /// The problem document of a fault.
     pub(super) fn problem(&self, fault: &Fault) -> Response<Body> {
         problem(fault, self.id)

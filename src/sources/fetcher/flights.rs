@@ -14,7 +14,7 @@ use crate::sources::cause::Cause;
 /// A fetch for all who wait for it.
 pub(super) type Flight = Shared<BoxFuture<'static, Result<Arc<Kept>, FetchError>>>;
 /// Held by the fetch that asks the source.
-pub(super) type Turn = Arc<tokio::sync::Mutex<()>>;
+pub(super) type FetchLock = Arc<tokio::sync::Mutex<()>>;
 
 /// The fetches in progress.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Flights(Mutex<HashMap<Key, OfContent>>);
 #[derive(Debug, Default)]
 struct OfContent {
     by_cause: [Option<Flight>; Cause::COUNT],
-    turn: Turn,
+    lock: FetchLock,
 }
 
 /// Removes a fetch from those in progress once it has ended, however it ends.
@@ -37,12 +37,12 @@ pub(super) struct EndGuard<'f> {
 impl Flights {
     /// The fetch in progress that one of this cause may share: that of the cause or of the tenant, whose limits are higher; or
     /// the one that `begin` spawns.
-    pub(super) fn join(&self, key: &Key, cause: Cause, begin: impl FnOnce(Turn) -> Flight) -> Flight {
+    pub(super) fn join(&self, key: &Key, cause: Cause, begin: impl FnOnce(FetchLock) -> Flight) -> Flight {
         let mut flights = self.0.lock();
         let of = flights.entry(key.clone()).or_default();
         let shared = [Cause::Tenant, cause].into_iter().find_map(|cause| of.by_cause[cause.index()].clone());
         shared.unwrap_or_else(|| {
-            let flight = begin(Arc::clone(&of.turn));
+            let flight = begin(Arc::clone(&of.lock));
             of.by_cause[cause.index()] = Some(flight.clone());
             flight
         })

@@ -1,4 +1,4 @@
-//! Content that the watching replica has found, and stored for all.
+//! Content that the replica which watches a connection has fetched, and stored in the database for all replicas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::model::variant::Variant;
 use crate::sources::counters::WatchEvent;
 use crate::store::found_contents::{FoundAt, FoundContents};
 
-/// How long the database has to answer; then the source is asked.
-const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+/// The timeout of the database's answer; after it the content is fetched.
+const DATABASE_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Inner {
-    /// What was found of some content, unless it is too old; kept as if it had been fetched.
+    /// The stored content of a URI, unless it is too old; kept as if this replica had fetched it.
     pub(super) async fn stored(&self, key: &Key, variant: Variant) -> Option<Arc<Kept>> {
         let Key { connection, connected, revision, .. } = *key;
         let subject = (AgentRef { tenant: key.tenant, uid: key.agent }, variant);
         let at = FoundAt { connection, connected, revision };
-        let found = timeout(ANSWERS_WITHIN, self.connections.store.found_contents(&subject, at)).await;
+        let found = timeout(DATABASE_TIMEOUT, self.connections.store.found_contents(&subject, at)).await;
         let FoundContents { contents, validator, age } = found.ok()?.ok()??;
         let checked = Instant::now().checked_sub(age)?;
         let contents = Some(contents.into());
