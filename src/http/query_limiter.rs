@@ -28,7 +28,7 @@ pub struct QueryLimiter {
 }
 
 impl QueryLimiter {
-    /// Permits calls that use a quarter of these connections, at least two and at most [`MAX_CONCURRENT`].
+    /// Permits calls that use a quarter of these connections, at least two and at most `MAX_CONCURRENT`.
     pub fn new(connections: usize) -> Self {
         let calls = (connections / 4).clamp(2, MAX_CONCURRENT);
         let audit_reads = (calls / 2).min(MAX_AUDIT_READS);
