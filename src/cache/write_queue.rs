@@ -35,12 +35,12 @@ pub(super) struct WriteQueue<T> {
 struct ScopeQueue<T> {
     /// The waiting writers of a scope and the active one.
     writers: AtomicUsize,
-    turn: Arc<Mutex<Option<T>>>,
+    permit: Arc<Mutex<Option<T>>>,
 }
 
 impl<T> Default for ScopeQueue<T> {
     fn default() -> Self {
-        Self { writers: AtomicUsize::new(0), turn: Arc::default() }
+        Self { writers: AtomicUsize::new(0), permit: Arc::default() }
     }
 }
 
@@ -49,7 +49,7 @@ impl<T> Default for ScopeQueue<T> {
 pub(super) struct QueuedWriter<'q, T> {
     queue: &'q WriteQueue<T>,
     scope: Scope,
-    turn: Arc<Mutex<Option<T>>>,
+    permit: Arc<Mutex<Option<T>>>,
 }
 
 /// The permit to write to a scope, with what the writer before has left.
@@ -63,8 +63,8 @@ impl<T> Drop for QueuedWriter<'_, T> {
 
 impl<T> QueuedWriter<'_, T> {
     /// Waits for the permit, in the order of arrival.
-    pub(super) async fn turn(&self) -> WritePermit<T> {
-        Arc::clone(&self.turn).lock_owned().await
+    pub(super) async fn permit(&self) -> WritePermit<T> {
+        Arc::clone(&self.permit).lock_owned().await
     }
 
     /// Waits for the permit, and unless the writer before has left something for a share of the pool, each in the order
@@ -74,11 +74,11 @@ impl<T> QueuedWriter<'_, T> {
     /// [`Fault::Unavailable`] after the timeout.
     pub(super) async fn acquire(&self) -> Result<(WritePermit<T>, Option<OwnedSemaphorePermit>), Fault> {
         let waiting = async {
-            let turn = self.turn().await;
-            if turn.is_some() {
-                return Some((turn, None));
+            let permit = self.permit().await;
+            if permit.is_some() {
+                return Some((permit, None));
             }
-            Some((turn, Some(Arc::clone(&self.queue.connections).acquire_owned().await.ok()?)))
+            Some((permit, Some(Arc::clone(&self.queue.connections).acquire_owned().await.ok()?)))
         };
         tokio::time::timeout(self.queue.options.wait, waiting).await.ok().flatten().ok_or(Fault::BUSY)
     }
@@ -119,7 +119,7 @@ impl<T> WriteQueue<T> {
             queue.writers.fetch_sub(1, Ordering::Relaxed);
             return Err(Fault::BUSY);
         }
-        Ok(QueuedWriter { queue: self, scope, turn: Arc::clone(&queue.turn) })
+        Ok(QueuedWriter { queue: self, scope, permit: Arc::clone(&queue.permit) })
     }
 
     fn leave(&self, scope: Scope) {

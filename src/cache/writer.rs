@@ -146,11 +146,11 @@ impl Writer {
 
     async fn write_alone<T>(
         &self,
-        (mut turn, share): Acquired,
+        (mut permit, share): Acquired,
         audited: &AuditedWrite,
         work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let _share = self.end_other(&mut turn, share).await;
+        let _share = self.end_other(&mut permit, share).await;
         let mut write = self.store.begin().await?.write(audited, &self.sources);
         let done = work(&mut write).await;
         if done.is_err() || !write.has_changes() {
@@ -173,11 +173,11 @@ impl Writer {
     async fn write_shared<T>(
         &self,
         queued: &QueuedWriter<'_, OpenTransaction>,
-        (mut turn, share): Acquired,
+        (mut permit, share): Acquired,
         audited: &AuditedWrite,
         work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
     ) -> Option<Result<T, Fault>> {
-        let OpenTransaction { transaction, mut members } = match self.open(&mut turn, share).await {
+        let OpenTransaction { transaction, mut members } = match self.open(&mut permit, share).await {
             Ok(open) => open,
             Err(fault) => return Some(Err(fault)),
         };
@@ -196,8 +196,8 @@ impl Writer {
         let mut unanswered = UnansweredCommit { scopes: &self.scopes, changes: access_changes(&write) };
         let (transaction, written) = write.finish();
         let outcome = members.add(&written, spans(audited, &written.revisions));
-        *turn = Some(OpenTransaction { transaction, members });
-        drop(turn);
+        *permit = Some(OpenTransaction { transaction, members });
+        drop(permit);
         match self.outcome(queued, outcome).await {
             Outcome::Committed => {
                 unanswered.committed();
@@ -215,13 +215,13 @@ impl Writer {
     /// The transaction that the writer before has left, if it has room, or a new one.
     async fn open(
         &self,
-        turn: &mut WritePermit<OpenTransaction>,
+        permit: &mut WritePermit<OpenTransaction>,
         share: Option<OwnedSemaphorePermit>,
     ) -> Result<OpenTransaction, Fault> {
-        if let Some(open) = turn.take_if(|open| open.members.have_room()) {
+        if let Some(open) = permit.take_if(|open| open.members.have_room()) {
             return Ok(open);
         }
-        let members = SharedWriters::new(self.end_other(turn, share).await);
+        let members = SharedWriters::new(self.end_other(permit, share).await);
         Ok(OpenTransaction { transaction: self.store.begin().await?, members })
     }
 
@@ -231,17 +231,17 @@ impl Writer {
         queued: &QueuedWriter<'_, OpenTransaction>,
         mut outcome: oneshot::Receiver<Outcome>,
     ) -> Outcome {
-        let mut turn = tokio::select! {
+        let mut permit = tokio::select! {
             biased;
             outcome = &mut outcome => return outcome.unwrap_or(Outcome::Failed(Fault::StorageUnavailable)),
-            turn = queued.turn() => turn,
+            permit = queued.permit() => permit,
         };
         match outcome.try_recv() {
             // If it has ended meanwhile, the transaction in the queue is another one.
             Ok(outcome) => return outcome,
             Err(TryRecvError::Closed) => {}
             Err(TryRecvError::Empty) => {
-                if let Some(open) = turn.take() {
+                if let Some(open) = permit.take() {
                     self.commit(open).await;
                 }
             }
@@ -252,10 +252,10 @@ impl Writer {
     /// Ends the transaction that the writer before has left, if any. Returns the share of the pool.
     async fn end_other(
         &self,
-        turn: &mut WritePermit<OpenTransaction>,
+        permit: &mut WritePermit<OpenTransaction>,
         share: Option<OwnedSemaphorePermit>,
     ) -> Option<OwnedSemaphorePermit> {
-        match turn.take() {
+        match permit.take() {
             Some(open) => self.commit(open).await,
             None => share,
         }

@@ -71,7 +71,7 @@ impl Catalog {
             return Ok(());
         }
         let deadline = Instant::now() + self.searches.limits.wait;
-        let turn = timeout_at(deadline, index.turn()).await.map_err(|_| Fault::BUSY)?;
+        let lock = timeout_at(deadline, index.lock_updates()).await.map_err(|_| Fault::BUSY)?;
         if index.answers_for(&snapshot) {
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl Catalog {
         tokio::spawn(async move {
             let updated = builder.update();
             let outcome = stop.run_until_cancelled(updated).await.unwrap_or(Err(Fault::BUSY));
-            drop(turn);
+            drop(lock);
             // The request of a search that took too long has ended.
             done.send(outcome).ok();
         });

@@ -1,12 +1,12 @@
 //! Snapshots: all definitions of an agent in memory at one revision, patched with later changes. Callers are answered from
 //! a [`view`] of one.
 
+mod content_revisions;
 mod labelled_map;
 mod mounts;
 mod skills;
 #[cfg(test)]
 mod tests;
-mod touched;
 mod trees;
 pub mod view;
 
@@ -17,9 +17,9 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
+use self::content_revisions::ContentRevisions;
 use self::labelled_map::LabelledMap;
 pub(super) use self::mounts::ListedFile;
-use self::touched::ContentRevisions;
 use self::trees::Trees;
 use super::template_set::Templates;
 use crate::cache::{Charge, ScopeCell};

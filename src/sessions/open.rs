@@ -91,7 +91,8 @@ impl Sessions {
     /// least recently used one ends, and sessions without an open stream end before those with one.
     ///
     /// # Errors
-    /// [`Fault::InvalidParams`] for capabilities that are too long, and for a name or version with a NUL character; [`Fault::Forbidden`] if the agent was just deleted;
+    /// [`Fault::InvalidParams`] for capabilities that are too long, and for a name or version with a NUL character;
+    /// [`Fault::Forbidden`] if the agent was just deleted;
     /// [`Fault::Unavailable`] if too many sessions wait to be opened, or this one for too long;
     /// [`Fault::StorageUnavailable`] if the database does not answer: a session that was opened all the same expires,
     /// since no client has its id.

@@ -16,7 +16,7 @@ use crate::model::label::CallerLabels;
 pub(super) struct AgentIndex {
     state: RwLock<Option<Indexed>>,
     /// Held by the one who changes it.
-    turn: Arc<Mutex<()>>,
+    update_lock: Arc<Mutex<()>>,
     charge: Charge,
 }
 
@@ -52,12 +52,12 @@ impl Indexed {
 impl AgentIndex {
     /// An empty index, which is charged to `charge`.
     pub(super) fn new(charge: Charge) -> Self {
-        Self { state: RwLock::new(None), turn: Arc::default(), charge }
+        Self { state: RwLock::new(None), update_lock: Arc::default(), charge }
     }
 
     /// Waits for exclusive access to change it.
-    pub(super) async fn turn(&self) -> UpdateLock {
-        Arc::clone(&self.turn).lock_owned().await
+    pub(super) async fn lock_updates(&self) -> UpdateLock {
+        Arc::clone(&self.update_lock).lock_owned().await
     }
 
     /// Whether it was made from this snapshot or a newer one.

@@ -30,7 +30,7 @@ const MAX_PATCHED: (usize, usize) = (1_000, 8 << 20);
 /// The maximum number of definitions, and about the most bytes of texts, that are loaded together.
 const BATCH: (usize, usize) = (256, 4 << 20);
 
-/// Brings the index of an agent up to date with a snapshot. The caller has the turn to change it.
+/// Brings the index of an agent up to date with a snapshot. The caller has the lock for changing it.
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) store: Store,

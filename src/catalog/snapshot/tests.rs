@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
-use super::touched::ContentRevisions;
+use super::content_revisions::ContentRevisions;
 use super::view::View;
 use super::{AgentSnapshot, ChangeRevisions, Definitions};
 use crate::catalog::skill_placement::check_apart;
