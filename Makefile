@@ -6,7 +6,7 @@
 # The directory of rustup, for shells started before its installation.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 # Most tests wait for something most of the time.
-export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
+export RUST_TEST_THREADS ?= $(shell expr 3 '*' $$(getconf _NPROCESSORS_ONLN))
 # Queries are checked against .sqlx, also with DATABASE_URL set.
 export SQLX_OFFLINE := true
 
@@ -22,10 +22,7 @@ demo: prerequisites ## Run the gateway with a demo agent, its own database in ./
 # The cases of property tests are the same in each run, so that a change fails for what it does; verify-properties finds new ones.
 test: export PROPTEST_RNG_SEED ?= 1
 test: prerequisites ## Run all tests, on a PostgreSQL cluster of their own unless DATABASE_URL is set
-	@scripts/install-node
-	cargo test --workspace --locked
-	@tests/conformance/run
-	@clients/test
+	@scripts/run-tests
 
 # On the debug build, as the tests are: what is measured is what is lost, not how fast it goes. SOAK_BINARY names
 # another gateway, such as a release.

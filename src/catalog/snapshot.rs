@@ -36,7 +36,7 @@ use crate::model::scope::{Change, ChangeKind, Revision, WantedRevision};
 use crate::model::scope_changes::ScopeChanges;
 use crate::model::sources::{FailPoint, Sources};
 use crate::store::agent_rows::{AgentState, Stored};
-use crate::store::agent_state::ChangedDefinitions;
+use crate::store::changed_resources::ChangedResources;
 use crate::store::mounts::StoredEntry;
 use crate::store::{Store, StoreError};
 
@@ -162,7 +162,7 @@ pub struct AgentCell {
     agent: AgentRef,
     timeline: u64,
     loading: Mutex<()>,
-    /// Whether the last changes concerned no definitions but resources, as most do: they are read with less work.
+    /// Whether the last changes were few and of resources alone, as most are: they are read with less work.
     changes_resources: AtomicBool,
     /// Of the snapshot.
     charge: Charge,
@@ -280,22 +280,26 @@ impl AgentCell {
         store: &Store,
         sources: &Sources,
     ) -> Result<Option<AgentState>, StoreError> {
-        let mut read = ChangedDefinitions::All;
-        if self.changes_resources.load(Ordering::Relaxed) {
-            read = ChangedDefinitions::Resources;
+        if self.changes_resources.load(Ordering::Relaxed)
+            && let Some(changed) = store.changed_resources(self.agent, old.revision, sources).await?
+        {
+            let ChangedResources { head, changes, audiences, resources } = changed;
+            return Ok(Some(AgentState {
+                head,
+                description: old.description.clone(),
+                changes,
+                audiences,
+                definitions: ByKind { resources, ..ByKind::default() },
+                entries: Vec::new(),
+                contents: Vec::new(),
+            }));
         }
-        loop {
-            let state =
-                store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, read, sources).await?;
-            let Some(state) = state else { return Ok(None) };
-            let are_included =
-                |read: ChangedDefinitions| state.changes.iter().all(|change| read.include(change.kind));
-            self.changes_resources.store(are_included(ChangedDefinitions::Resources), Ordering::Relaxed);
-            if are_included(read) || !is_patch(&state, old) {
-                return Ok(Some(state));
-            }
-            read = ChangedDefinitions::All;
+        let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, sources).await?;
+        if let Some(state) = &state {
+            let changes_resources = ChangedResources::suffice(&state.changes);
+            self.changes_resources.store(changes_resources, Ordering::Relaxed);
         }
+        Ok(state)
     }
 
     /// Reads what changed since the present snapshot; everything if there is none, or too much changed.

@@ -10,7 +10,7 @@ use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::definition::DefinitionKind;
 use crate::model::ids::{AgentRef, ResourceUri};
-use crate::model::kinds::{ByKind, each_kind};
+use crate::model::kinds::ByKind;
 use crate::model::mount::Mount;
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
@@ -67,33 +67,6 @@ macro_rules! agent_rows {
     };
 }
 
-/// As `agent_rows`, with the changes after revision `$3`, at most `$4`: those of the kinds `$5` concern resources.
-macro_rules! recent_rows {
-    (
-        ($templates:literal, $prompts:literal, $skills:literal, $mounts:literal, $entries:literal, $contents:literal),
-        $($argument:expr),* $(,)?
-    ) => {
-        // Whole keys from a subquery that is not flattened, so that each of them is looked up: the database expects few rows
-        // of an agent and would rather read all of them.
-        agent_rows!(
-            (
-                "with recent as materialized (select revision, ordinal, kind, subject, audience, at from changes \
-                 where scope = $2 and revision > $3 order by revision, ordinal limit $4) ",
-                " union all select 1, c.subject, null, null, null, null, null, null, null, c.audience, null, c.kind, null, \
-                 c.ordinal, c.revision, null, c.at, null from recent c"
-            ),
-            (
-                "(d.tenant, d.agent, d.uri) in (select $1::uuid, $2::uuid, c.subject from recent c \
-                 where c.kind = any($5) offset 0)",
-                "(d.tenant, d.agent, d.uri) in (select $1::uuid, $2::uuid, c.subject from recent c \
-                 where c.kind = any($5) offset 0)",
-                $templates, $prompts, $skills, $mounts, $entries, $contents
-            ),
-            $($argument),*
-        )
-    };
-}
-
 impl Store {
     /// Reads an agent with all of its definitions; `None` if it does not exist. With them come the contents of the resource
     /// `read`, unless they have more than 64 KiB or the resource has labels: those of the caller are not checked here.
@@ -134,82 +107,59 @@ impl Store {
         Ok(rows.into_state())
     }
 
-    /// Reads an agent with its changes after a revision, at most `limit`, and those of the definitions in question that they
-    /// concern; `None` if it does not exist.
+    /// Reads an agent with its changes after a revision, at most `limit`, and the definitions that they concern; `None` if it
+    /// does not exist.
     pub async fn agent_state_after(
         &self,
         agent: AgentRef,
         after: Revision,
         limit: usize,
-        read: ChangedDefinitions,
         sources: &Sources,
     ) -> Result<Option<AgentState>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let (tenant, uid, after, resources) = (agent.tenant.0, agent.uid.0, after.0, kinds_of::<Resource>());
-        let pause = || sources.pause(FailPoint::SnapshotBetweenReads);
         let rows = self
-            .read(async |connection| match read {
-                ChangedDefinitions::Resources => {
-                    let rows = recent_rows!(
-                        ("false", "false", "false", "false", "false", "false"),
-                        tenant,
-                        uid,
-                        after,
-                        limit,
-                        &resources as &[&str],
-                    );
-                    AgentRows::collect(rows.fetch(connection), pause()).await
-                }
-                ChangedDefinitions::All => {
-                    let rows = recent_rows!(
-                        (
-                            "(d.tenant, d.agent, d.uri_template) in (select $1::uuid, $2::uuid, c.subject from recent c \
-                             where c.kind = any($6) offset 0)",
-                            "(d.tenant, d.agent, d.name) in (select $1::uuid, $2::uuid, c.subject from recent c \
-                             where c.kind = any($7) offset 0)",
-                            "(d.tenant, d.agent, d.root) in (select $1::uuid, $2::uuid, c.subject from recent c \
-                             where c.kind = any($8) offset 0)",
-                            "(d.tenant, d.agent, d.name) in (select $1::uuid, $2::uuid, c.subject from recent c \
-                             where c.kind = any($9) offset 0)",
-                            "(d.tenant, d.agent, d.revision) in (select $1::uuid, $2::uuid, c.revision from recent c \
-                             where c.kind = any($10) offset 0)",
-                            "false"
-                        ),
-                        tenant,
-                        uid,
-                        after,
-                        limit,
-                        &resources as &[&str],
-                        &kinds_of::<ResourceTemplate>() as &[&str],
-                        &kinds_of::<Prompt>() as &[&str],
-                        &kinds_of::<Skill>() as &[&str],
-                        &kinds_of::<Mount>() as &[&str],
-                        &kinds(concerns_entries) as &[&str],
-                    );
-                    AgentRows::collect(rows.fetch(connection), pause()).await
-                }
+            .read(async |connection| {
+                // Whole keys from a subquery that is not flattened, so that each of them is looked up: the database expects
+                // few rows of an agent and would rather read all of them.
+                let rows = agent_rows!(
+                    (
+                        "with recent as materialized (select revision, ordinal, kind, subject, audience, at from changes \
+                         where scope = $2 and revision > $3 order by revision, ordinal limit $4) ",
+                        " union all select 1, c.subject, null, null, null, null, null, null, null, c.audience, null, c.kind, \
+                         null, c.ordinal, c.revision, null, c.at, null from recent c"
+                    ),
+                    (
+                        "(d.tenant, d.agent, d.uri) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($5) offset 0)",
+                        "(d.tenant, d.agent, d.uri) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($5) offset 0)",
+                        "(d.tenant, d.agent, d.uri_template) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($6) offset 0)",
+                        "(d.tenant, d.agent, d.name) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($7) offset 0)",
+                        "(d.tenant, d.agent, d.root) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($8) offset 0)",
+                        "(d.tenant, d.agent, d.name) in (select $1::uuid, $2::uuid, c.subject from recent c \
+                         where c.kind = any($9) offset 0)",
+                        "(d.tenant, d.agent, d.revision) in (select $1::uuid, $2::uuid, c.revision from recent c \
+                         where c.kind = any($10) offset 0)",
+                        "false"
+                    ),
+                    agent.tenant.0,
+                    agent.uid.0,
+                    after.0,
+                    limit,
+                    &kinds_of::<Resource>() as &[&str],
+                    &kinds_of::<ResourceTemplate>() as &[&str],
+                    &kinds_of::<Prompt>() as &[&str],
+                    &kinds_of::<Skill>() as &[&str],
+                    &kinds_of::<Mount>() as &[&str],
+                    &kinds(concerns_entries) as &[&str],
+                );
+                AgentRows::collect(rows.fetch(connection), sources.pause(FailPoint::SnapshotBetweenReads)).await
             })
             .await??;
         Ok(rows.into_state())
-    }
-}
-
-/// Which definitions are read with the changes that concern them. Preparing to look up those of each kind is most of what the
-/// statement takes where little changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ChangedDefinitions {
-    /// Resources.
-    Resources,
-    /// Definitions of every kind, and files of mounts.
-    All,
-}
-
-impl ChangedDefinitions {
-    /// Whether all that a change of a kind concerns is read.
-    pub fn include(self, kind: ChangeKind) -> bool {
-        let mut concerns_others = concerns_entries(kind);
-        each_kind!(K => concerns_others |= K::SOURCE != Resource::SOURCE && (K::IS_CHANGED_BY)(kind));
-        self == Self::All || !concerns_others
     }
 }
 
@@ -325,41 +275,4 @@ fn concerns_entries(kind: ChangeKind) -> bool {
 
 fn kinds(is_of: fn(ChangeKind) -> bool) -> Vec<&'static str> {
     ChangeKind::ALL.iter().filter(|kind| is_of(**kind)).map(|kind| kind.as_str()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ChangedDefinitions;
-    use crate::model::scope::ChangeKind;
-
-    #[test]
-    fn changes_that_concern_other_definitions_are_not_read_with_resources() {
-        let read = |kind: &&ChangeKind| ChangedDefinitions::Resources.include(**kind);
-        let not_read: Vec<_> =
-            ChangeKind::ALL.iter().filter(|kind| !read(kind)).map(|kind| kind.as_str()).collect();
-        let others = [
-            "resource_touched",
-            "template_added",
-            "template_removed",
-            "template_defined",
-            "template_body",
-            "template_completions",
-            "prompt_added",
-            "prompt_removed",
-            "prompt_defined",
-            "prompt_messages",
-            "skill_added",
-            "skill_removed",
-            "skill_changed",
-            "mount_added",
-            "mount_removed",
-            "mount_defined",
-            "mount_listed",
-            "entry_added",
-            "entry_removed",
-            "entry_changed",
-        ];
-        assert_eq!(not_read, others);
-        assert!(ChangeKind::ALL.iter().all(|kind| ChangedDefinitions::All.include(*kind)));
-    }
 }

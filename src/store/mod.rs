@@ -10,6 +10,7 @@ pub mod agent_state;
 pub mod agents;
 pub mod audit;
 mod batch;
+pub mod changed_resources;
 pub mod changes;
 mod columns;
 mod completion_sources;

@@ -132,7 +132,7 @@ impl NotifySender {
         let rows = sqlx::query!(
             r#"select listener as "registered?", null as "shown?" from feed_listeners
             union all
-            select null, application_name from pg_stat_activity where starts_with(application_name, 'waggle-feed/')"#,
+            select null, application_name from pg_stat_get_activity(null) where starts_with(application_name, 'waggle-feed/')"#,
         )
         .fetch_all(&mut self.connection)
         .await?;

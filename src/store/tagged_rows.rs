@@ -54,7 +54,7 @@ impl Source {
 }
 
 /// A row of any of the tables. Which columns are set depends on its [`Source`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct TaggedRow {
     pub(super) source: i32,
     /// The URI, URI template, name or subject.
