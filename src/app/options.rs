@@ -17,6 +17,7 @@ use crate::model::limits::Rate;
 use crate::quota::limits::{BodyPace, LimitOptions, UploadOptions};
 use crate::quota::usage::UsageOptions;
 use crate::sessions::SessionLimits;
+use crate::sources::FetchOptions;
 use crate::store::DatabaseLocation;
 
 pub(super) fn feed_options(settings: &Settings) -> FeedOptions {
@@ -47,6 +48,15 @@ pub(super) fn load_options(settings: &Settings) -> LoadOptions {
         concurrent: most_of_pool(settings),
         deadline: settings.database.acquire,
         stale: settings.access.stale,
+    }
+}
+
+/// A reader waits for a source for most of the deadline of its request, so that it is told why it has no answer.
+pub(super) fn fetch_options(settings: &Settings) -> FetchOptions {
+    FetchOptions {
+        ttl: settings.sources.ttl,
+        longest_wait: settings.server.request.mul_f32(0.9),
+        bytes_per_second: settings.sources.bytes_per_second,
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::background::Background;
 use super::memory::cache_bytes;
 use super::options::{
-    catalog_limits, identity_limits, load_options, queue_options, session_limits, source_environment,
+    catalog_limits, fetch_options, identity_limits, load_options, queue_options, session_limits,
+    source_environment,
 };
 use crate::cache::{CellMap, Loader, MemoryBudget, ScopeMap, StoreMaintenance, Writer};
 use crate::catalog::Catalog;
@@ -80,9 +81,8 @@ impl DatabaseServices {
             source_environment(settings, &store.location()),
             KeyFile::new(settings.sources.key_file.clone()),
         ));
-        let (ttl, bytes_per_second) = (settings.sources.ttl, settings.sources.bytes_per_second);
         let clock = Arc::clone(&sources.clock);
-        let fetcher = Fetcher::new(Arc::clone(&connections), clock, &budget, ttl, bytes_per_second);
+        let fetcher = Fetcher::new(Arc::clone(&connections), clock, &budget, fetch_options(settings));
         let held = (agents, Arc::new(fetcher));
         let catalog = Catalog::new(over(), cached(), held, &budget, catalog_limits(settings));
         let sessions = Sessions::new(over(), written, session_cells, session_limits(settings));

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use content_source::{FetchError, Fetched};
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::flights::{EndGuard, FetchLock, Flight, Flights};
@@ -69,6 +69,17 @@ enum FetchOutcome {
     Answered(Result<Fetched, FetchError>, Instant),
 }
 
+/// How content from outside is fetched.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchOptions {
+    /// How old content may be whose definition does not say.
+    pub ttl: Duration,
+    /// How long a reader waits for a source, however long its connection lets it take: requests have a deadline.
+    pub longest_wait: Duration,
+    /// How fast bytes of a connection come for a tenant; 0 for any rate.
+    pub bytes_per_second: u64,
+}
+
 /// Fetches content from outside, or has it in memory.
 #[derive(Debug)]
 pub struct Fetcher {
@@ -85,7 +96,7 @@ struct Inner {
     gates: Gates,
     runtime: FetchRuntime,
     waiting: Arc<KeyedCounts<TenantId>>,
-    ttl: Duration,
+    options: FetchOptions,
     began: Instant,
     stop: CancellationToken,
     counters: Counters,
@@ -100,14 +111,12 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Fetcher {
-    /// A fetcher with nothing in memory, within `budget`; `ttl` is how old content may be whose definition does not say, and
-    /// `bytes_per_second` how fast bytes of a connection come for a tenant, 0 for any rate.
+    /// A fetcher with nothing in memory, within `budget`.
     pub fn new(
         connections: Arc<Connections>,
         clock: Arc<dyn Clock>,
         budget: &Arc<MemoryBudget>,
-        ttl: Duration,
-        bytes_per_second: u64,
+        options: FetchOptions,
     ) -> Self {
         let stop = CancellationToken::new();
         let inner = Inner {
@@ -115,10 +124,10 @@ impl Fetcher {
             clock,
             kept: WeighedCache::new(budget, "sources", |_| false),
             flights: Flights::default(),
-            gates: Gates::new(bytes_per_second),
+            gates: Gates::new(options.bytes_per_second),
             runtime: FetchRuntime::default(),
             waiting: Arc::default(),
-            ttl,
+            options,
             began: Instant::now(),
             stop: stop.clone(),
             counters: Counters::default(),
@@ -204,12 +213,18 @@ impl Fetcher {
         before_wait();
         inner.counters.read(ReadFrom::Fetched);
         let key = (key, cause);
-        let flight = Inner::flight(inner, key.clone(), &connection, (known, found), None);
-        let mut fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
-        if fetched.is_of_round && fetched.checked.elapsed() >= ages.ttl {
-            let flight = Inner::flight(inner, key, &connection, (Some(fetched), None), None);
-            fetched = traced("fetch", trace::Kind::Client, pin!(flight)).await?;
-        }
+        let fetching = async {
+            let flight = Inner::flight(inner, key.clone(), &connection, (known, found), None);
+            let fetched = flight.await?;
+            if fetched.is_of_round && fetched.checked.elapsed() >= ages.ttl {
+                return Inner::flight(inner, key, &connection, (Some(fetched), None), None).await;
+            }
+            Ok(fetched)
+        };
+        // What takes longer is fetched all the same, and answers later reads.
+        let fetching =
+            timeout(inner.options.longest_wait, fetching).unwrap_or_else(|_| Err(FetchError::Timeout));
+        let fetched = traced("fetch", trace::Kind::Client, pin!(fetching)).await?;
         let left = ages.ttl.saturating_sub(fetched.checked.elapsed());
         fetched.content(left).ok_or(ContentError::NotFound)
     }
@@ -217,7 +232,7 @@ impl Fetcher {
 
 impl Inner {
     fn ages(&self, wanted: &ContentRequest) -> Ages {
-        Ages { ttl: wanted.ttl.unwrap_or(self.ttl), stale: wanted.stale }
+        Ages { ttl: wanted.ttl.unwrap_or(self.options.ttl), stale: wanted.stale }
     }
 
     /// The fetch of some content that is in progress, or a new one.

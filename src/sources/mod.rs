@@ -20,7 +20,7 @@ mod writes;
 
 pub use connections::Connections;
 pub use counters::{FetchStats, WatchEvent};
-pub use fetcher::{ContentError, ContentRequest, FetchId, Fetcher, Outside, Polled};
+pub use fetcher::{ContentError, ContentRequest, FetchId, FetchOptions, Fetcher, Outside, Polled};
 pub use health::{FailedFetch, Health, State};
 pub use hooks::Delivery;
 pub use lease::{Claim, Leases};

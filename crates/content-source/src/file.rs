@@ -166,11 +166,7 @@ impl Source for Folder {
 
 /// The opened root, and its path without symbolic links.
 fn open_root(root: &std::path::Path, environment: &Environment) -> Result<(Dir, PathBuf), FetchError> {
-    let path = paths::resolve(root, environment).map_err(|error| match error {
-        // It is the connection that does not work, and not the place that does not exist.
-        FetchError::NotFound => FetchError::Unreachable,
-        error => error,
-    })?;
+    let path = paths::resolve_own(root, environment)?;
     let mut roots = environment.file_roots.iter().filter_map(|root| root.canonicalize().ok());
     let base = roots.find(|base| path.starts_with(base)).ok_or(FetchError::NotAllowed)?;
     let within = path.strip_prefix(&base).ok().filter(|within| !within.as_os_str().is_empty());

@@ -18,6 +18,15 @@ pub(crate) fn is_below_root(path: &Path, environment: &Environment) -> bool {
     path.is_absolute() && is_plain && environment.file_roots.iter().any(|root| path.starts_with(root))
 }
 
+/// As [`resolve`], for the path of a connection itself: that it does not exist is a failure of the connection, and does not say
+/// that there is no such content.
+pub(crate) fn resolve_own(path: &Path, environment: &Environment) -> Result<PathBuf, FetchError> {
+    resolve(path, environment).map_err(|error| match error {
+        FetchError::NotFound => FetchError::Unreachable,
+        error => error,
+    })
+}
+
 /// The path without symbolic links, which must be below a root, be no denied path, and neither lie in one nor hold one.
 pub(crate) fn resolve(path: &Path, environment: &Environment) -> Result<PathBuf, FetchError> {
     let path = path.canonicalize().map_err(|_| FetchError::NotFound)?;

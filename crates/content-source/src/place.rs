@@ -154,16 +154,13 @@ impl Place {
         patterns.flat_map(Pattern::variables).collect()
     }
 
-    /// Whether its variables can have these values: those of a path stay in their segment, all others are any text without
-    /// NUL.
+    /// Whether its variables can have these values: those of a path and a query are a segment, or several where slashes are
+    /// allowed; all others are any text without NUL.
     pub fn admits<'v>(&self, values: impl IntoIterator<Item = (&'v str, &'v str)>) -> bool {
-        let path = match &self.0 {
-            Target::Path(path, ..) => Some(path),
-            Target::Statement(..) => None,
-        };
+        let variables = self.variables();
         values.into_iter().all(|(name, value)| {
-            let mut of_path = path.into_iter().flat_map(Pattern::variables).filter(|of| of.name == name);
-            is_text(value) && of_path.all(|of| is_inside(value, of.allows_slashes))
+            let mut named = variables.iter().filter(|of| of.name == name);
+            is_text(value) && named.all(|of| is_inside(value, of.allows_slashes))
         })
     }
 
@@ -179,13 +176,12 @@ impl Place {
         match &self.0 {
             Target::Path(path, query, reference) => {
                 let is_directory = path.ends_with_slash();
-                let path = split(&path.resolve(&values, is_inside)?)
-                    .filter(|path| path.is_directory == is_directory);
+                let path = split(&path.resolve(&values)?).filter(|path| path.is_directory == is_directory);
                 let path = path.ok_or(FetchError::NotFound)?;
                 let mut resolved = Vec::with_capacity(query.len());
                 for (name, pattern) in query {
                     if !pattern.is_absent(&values) {
-                        resolved.push((name.clone(), pattern.resolve(&values, |value, _| is_text(value))?));
+                        resolved.push((name.clone(), pattern.resolve(&values)?));
                     }
                 }
                 Ok(Location::Path { path, query: resolved, reference: reference.clone() })
@@ -209,7 +205,7 @@ fn check_length(member: &str, bytes: usize, most: usize) -> Result<(), SettingsE
     Ok(())
 }
 
-/// Whether a value stays in its segment of a path, or forms segments of its own if it may have slashes.
+/// Whether a value stays in its segment of a path or value of a query, or forms segments of its own if it may have slashes.
 fn is_inside(value: &str, allows_slashes: bool) -> bool {
     let is_inside = |part: &str| part != "." && part != ".." && !part.contains(['/', '\\', '\0']);
     if allows_slashes && value.contains('/') {
@@ -219,7 +215,7 @@ fn is_inside(value: &str, allows_slashes: bool) -> bool {
     }
 }
 
-/// Whether a value can be a parameter of a query or of a statement.
+/// Whether a value can be a parameter of a statement.
 fn is_text(value: &str) -> bool {
     !value.contains('\0')
 }
@@ -339,14 +335,10 @@ impl Pattern {
         )
     }
 
-    fn resolve(
-        &self,
-        values: &BTreeMap<&str, &str>,
-        is_valid: impl Fn(&str, bool) -> bool,
-    ) -> Result<String, FetchError> {
+    fn resolve(&self, values: &BTreeMap<&str, &str>) -> Result<String, FetchError> {
         self.fill(|name, allows_slashes| {
             let value = values.get(name).copied().unwrap_or_default();
-            if is_valid(value, allows_slashes) { Ok(value) } else { Err(FetchError::NotFound) }
+            if is_inside(value, allows_slashes) { Ok(value) } else { Err(FetchError::NotFound) }
         })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use content_source::{FetchError, Fetched, Location};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
 
@@ -25,7 +25,8 @@ impl Fetcher {
     pub async fn probe(&self, connection: &Arc<Connection>, location: Location) -> Result<u64, FetchError> {
         let (inner, connection) = (Arc::clone(&self.inner), Arc::clone(connection));
         let probing = self.runtime().spawn(async move { inner.probe(&connection, &location).await });
-        AbortOnDropHandle::new(probing).await.unwrap_or(Err(FetchError::Unreachable))
+        let probing = timeout(self.inner.options.longest_wait, AbortOnDropHandle::new(probing));
+        probing.await.map_or(Err(FetchError::Timeout), |done| done.unwrap_or(Err(FetchError::Unreachable)))
     }
 
     /// Whether a tenant's definition can have a location, as far as its source tells without fetching it. One that does not

@@ -191,6 +191,19 @@ async fn bytes_come_at_the_rate_of_the_connection_and_the_tenant() {
 }
 
 #[tokio::test]
+async fn source_slower_than_a_request_may_be_is_a_failure_of_the_source() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SERVER__REQUEST_SECONDS", 2).start().await;
+    let site = Site::over(database, replica, json!({"timeoutMs": 60_000})).await;
+    site.upstream.answer("slow", Reply::Hang);
+    site.resource("slow", json!({"connection": "api", "path": "slow", "ttlMs": 0})).await;
+    assert_eq!(site.read("test://slow").await["error"]["data"]["code"], "source_timeout");
+    let test = json!({"source": {"path": "slow"}});
+    let tested = site.replica.admin("POST", "/connections/api/test", Some(test)).await;
+    assert_eq!(tested.json(), json!({"ok": false, "reason": "timeout"}));
+}
+
+#[tokio::test]
 async fn failures_that_anonymous_callers_cause_are_theirs_alone() {
     let site = Site::new().await;
     site.publish().await;

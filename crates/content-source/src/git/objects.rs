@@ -62,7 +62,7 @@ impl Commit {
         lease: Option<Lease>,
     ) -> Result<Self, FetchError> {
         let commit = repository.find_object(id).and_then(|object| object.peel_to_kind(Kind::Commit));
-        let commit = commit.map_err(|_| FetchError::NotFound)?;
+        let commit = commit.map_err(|error| missing(&error))?;
         let root = commit.into_commit().tree_id().map_err(|_| FetchError::BadContent)?.detach();
         Ok(Self { repository: repository.into_sync(), root, _lease: lease })
     }
@@ -73,14 +73,17 @@ impl Commit {
         environment: &Environment,
         reference: &Reference,
     ) -> Result<Self, FetchError> {
-        let path = paths::resolve(path, environment)?;
+        let path = paths::resolve_own(path, environment)?;
         let inner = path.join(".git");
-        let path = if inner.is_dir() { paths::resolve(&inner, environment)? } else { path };
-        let repository = gix::open_opts(path, options()).map_err(|_| FetchError::NotFound)?;
+        let path = if inner.is_dir() { paths::resolve_own(&inner, environment)? } else { path };
+        let repository = gix::open_opts(path, options()).map_err(|error| match missing(&error) {
+            FetchError::NotFound => FetchError::Unreachable,
+            error => error,
+        })?;
         // A repository may say that its parts are elsewhere.
         let objects = repository.objects.store_ref().path().to_owned();
         for part in [repository.git_dir().to_owned(), repository.common_dir().to_owned(), objects.clone()] {
-            paths::resolve(&part, environment)?;
+            paths::resolve_own(&part, environment)?;
         }
         if objects.join("info/alternates").exists() {
             return Err(FetchError::NotAllowed);
@@ -88,12 +91,10 @@ impl Commit {
         let id = match reference {
             Reference::Commit(id) => *id,
             Reference::Head | Reference::Name(_) => {
-                let find = |name: String| {
-                    let found = repository.try_find_reference(name.as_str()).ok()??;
-                    found.into_fully_peeled_id().ok()
-                };
-                let found = reference.candidates().into_iter().find_map(find);
-                found.ok_or(FetchError::NotFound)?.detach()
+                let find = |name: String| repository.try_find_reference(name.as_str()).transpose();
+                let found = reference.candidates().into_iter().find_map(find).ok_or(FetchError::NotFound)?;
+                let found = found.map_err(|error| failure(&error))?;
+                found.into_fully_peeled_id().map_err(|error| missing(&error))?.detach()
             }
         };
         Self::new(repository.clone(), id, None)
@@ -210,6 +211,11 @@ impl Commit {
         };
         files.into_iter().map(entry).collect()
     }
+}
+
+/// What an error of reading something that may not exist means.
+fn missing(error: &gix::Error) -> FetchError {
+    if error.is_not_found() { FetchError::NotFound } else { failure(error) }
 }
 
 /// What an error of reading an object means.

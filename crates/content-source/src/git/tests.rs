@@ -207,6 +207,34 @@ async fn a_repository_is_read_in_place() {
     assert!(bare.watch(&Tree { path: path(""), reference: None }).is_none());
 }
 
+/// It is the connection that does not work, and not the file that does not exist.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_repository_in_place_is_a_failure_of_the_source() {
+    let site = Site::new(0);
+    let source = site.connect(&json!({"url": site.repo().to_str().unwrap()}), &json!({})).unwrap();
+    let (head, config) = (site.repo().join(".git/HEAD"), site.repo().join(".git/config"));
+    for file in [&head, &config] {
+        let intact = std::fs::read(file).unwrap();
+        std::fs::write(file, "[garbage\n").unwrap();
+        assert_eq!(text(&source, "README.md", None).await, Err(FetchError::BadContent), "{file:?}");
+        std::fs::write(file, intact).unwrap();
+        assert!(text(&source, "README.md", None).await.is_ok());
+    }
+    for part in [site.repo(), site.repo().join(".git"), site.repo().join(".git/objects"), head] {
+        let away = site.folder.path().join("away");
+        std::fs::rename(&part, &away).unwrap();
+        let failed = text(&source, "README.md", None).await;
+        assert!(
+            matches!(failed, Err(FetchError::Unreachable | FetchError::BadContent)),
+            "{part:?} {failed:?}"
+        );
+        std::fs::rename(&away, &part).unwrap();
+        assert!(text(&source, "README.md", None).await.is_ok());
+    }
+    git(&site.repo(), &["symbolic-ref", "HEAD", "refs/heads/unborn"]);
+    assert_eq!(text(&source, "README.md", None).await, Err(FetchError::NotFound));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repository_in_place_does_not_lead_out_of_the_roots() {
     let site = Site::new(0);
@@ -226,12 +254,12 @@ async fn a_repository_in_place_does_not_lead_out_of_the_roots() {
     for (name, expected) in [
         ("repo", Ok("one".to_owned())),
         ("link.git", Err(FetchError::NotAllowed)),
-        ("pointer", Err(FetchError::NotFound)),
+        ("pointer", Err(FetchError::Unreachable)),
         ("shared.git", Err(FetchError::NotAllowed)),
         ("linked.git", Err(FetchError::NotAllowed)),
         ("denied", Err(FetchError::NotAllowed)),
-        ("none.git", Err(FetchError::NotFound)),
-        ("repo/guides", Err(FetchError::NotFound)),
+        ("none.git", Err(FetchError::Unreachable)),
+        ("repo/guides", Err(FetchError::Unreachable)),
     ] {
         let source = site.connect(&json!({"url": root.join(name).to_str().unwrap()}), &json!({})).unwrap();
         assert_eq!(text(&source, "guides/intro.md", None).await, expected, "{name}");

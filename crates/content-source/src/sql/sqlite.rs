@@ -166,7 +166,7 @@ impl Sqlite {
         let cancel = CancelOnDrop::default();
         let is_cancelled = cancel.flag();
         blocking(move || {
-            let path = paths::resolve(&path, &environment)?;
+            let path = paths::resolve_own(&path, &environment)?;
             if !std::fs::metadata(&path).is_ok_and(|found| found.is_file()) {
                 return Err(FetchError::NotFound);
             }

@@ -139,7 +139,7 @@ async fn a_file_of_sqlite_is_below_a_root_and_no_link_out() {
     let cases = [
         ("city.db", Ok("2".to_owned())),
         ("in.db", Ok("2".to_owned())),
-        ("none.db", Err(FetchError::NotFound)),
+        ("none.db", Err(FetchError::Unreachable)),
         ("out.db", Err(FetchError::NotAllowed)),
         ("out/city.db", Err(FetchError::NotAllowed)),
         ("zero.db", Err(FetchError::NotAllowed)),
