@@ -1,4 +1,5 @@
-//! Where skills may be: not inside or around another one, nor over a resource.
+//! Where skills may be: not inside or around another one, nor over or below a resource: the folders around a skill are directories,
+//! which are not read.
 
 use ::skill::normal_uri_path;
 
@@ -7,29 +8,31 @@ use crate::model::fault::{Fault, shortened};
 use crate::model::skill::{SKILL_URIS, SkillRoot};
 use crate::store::write::Write;
 
-/// Refuses a skill inside or around another one, or over a resource.
+/// Refuses a skill inside or around another one, or over or below a resource.
 const OCCUPIED: Fault = Fault::AlreadyExists("a skill or a resource above, at or below this path");
-/// Refuses a resource below a skill.
-const INSIDE: Fault = Fault::AlreadyExists("a skill whose folder contains this URI");
+/// Refuses a resource inside a skill, or where a folder around one is.
+const INSIDE: Fault = Fault::AlreadyExists("a skill above, at or below this URI");
 
-/// Checks that a skill which is added is not inside or around another one, nor over a resource.
+/// Checks that a skill which is added is not inside or around another one, nor over or below a resource.
 pub(super) async fn check_free(write: &mut Write, target: &Target, root: &SkillRoot) -> Result<(), Fault> {
     let root = root.as_str();
     let around: Vec<_> = SkillRoot::around(root).collect();
     let folder = root.strip_suffix('/').unwrap_or(root);
-    if write.has_skill(target.agent, &around).await? || write.has_below(target.agent, folder).await? {
+    let directories = around.iter().flat_map(|root| [Some(*root), root.strip_suffix('/')]).flatten();
+    let directories: Vec<_> = directories.collect();
+    if write.has_skill(target.agent, &around, folder).await?
+        || write.has_resource(target.agent, &directories, folder).await?
+    {
         return Err(OCCUPIED);
     }
     Ok(())
 }
 
-/// Checks that a resource which is added is not below a skill, and that [`check_written`] accepts its URI.
+/// Checks that a resource which is added is neither inside nor around a skill, and that [`check_written`] accepts its URI.
 pub(super) async fn check_outside(write: &mut Write, target: &Target, uri: &str) -> Result<(), Fault> {
     let Some(normal) = of_skills(uri) else { return Ok(()) };
-    // A slash at the end, so that the folder of a skill is found for its own URI.
-    let folder = format!("{normal}/");
-    let roots: Vec<_> = SkillRoot::around(&folder).chain([folder.as_str()]).collect();
-    if write.has_skill(target.agent, &roots).await? { Err(INSIDE) } else { check_written(uri) }
+    let roots: Vec<_> = SkillRoot::around(&normal).collect();
+    if write.has_skill(target.agent, &roots, &normal).await? { Err(INSIDE) } else { check_written(uri) }
 }
 
 /// Checks that the URI of a resource is written as those of skills are, if it has their scheme: a skill that is added later is
@@ -58,7 +61,7 @@ fn without_query(uri: &str) -> &str {
     uri.split(['?', '#']).next().unwrap_or(uri)
 }
 
-/// Checks that no skill is inside another one or over a resource, where these are all of an agent, in any order.
+/// Checks that no skill is inside another one, or over or below a resource, where these are all of an agent, in any order.
 pub(super) fn check_apart<'a>(
     roots: impl Iterator<Item = &'a SkillRoot>,
     uris: impl Iterator<Item = &'a str>,
@@ -73,10 +76,12 @@ pub(super) fn check_apart<'a>(
     for uri in uris.filter_map(of_skills) {
         let uri = &*uri;
         let folder = format!("{uri}/");
-        let is_folder = roots.binary_search_by(|root| root.as_str().cmp(&folder)).is_ok();
+        let below = roots.get(roots.partition_point(|root| root.as_str() < &*folder));
         let before = roots.partition_point(|root| root.as_str() <= uri);
         let near = before.checked_sub(1).and_then(|last| roots.get(last));
-        if is_folder || near.is_some_and(|root| root.contains(uri)) {
+        if below.is_some_and(|root| root.as_str().starts_with(&folder))
+            || near.is_some_and(|root| root.contains(uri))
+        {
             return Err(INSIDE);
         }
     }
@@ -97,11 +102,13 @@ mod tests {
             let roots: Vec<_> = paths.iter().map(|path| root(path)).collect();
             check_apart(roots.iter(), uris.iter().copied()).is_ok()
         };
-        assert!(is_apart(&["a", "a-b", "b/c", "b/d"], &["skill://a0", "skill://b", "skill://b/e", "x:a/a"]));
+        assert!(is_apart(&["a", "a-b", "b/c", "b/d"], &["skill://a0", "skill://b0", "skill://b/e", "x:a/a"]));
         assert!(!is_apart(&["a-b", "a", "a/b"], &[]));
         assert!(!is_apart(&["x/a", "x/a/b/c", "x/a-b"], &[]));
         assert!(is_apart(&["b/c"], &["SKILL://b/e", "SKILL:b/c/d", "skill"]));
         for uri in [
+            "skill://b",
+            "skill://b/",
             "skill://b/c",
             "skill://b/c/",
             "skill://b/c/d",

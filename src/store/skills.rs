@@ -206,32 +206,47 @@ fn hashes(new: &NewSkill) -> String {
 }
 
 impl Write {
-    /// Whether an agent has a skill with one of these roots.
-    pub async fn has_skill(&mut self, agent: AgentRef, roots: &[&str]) -> Result<bool, StoreError> {
+    /// Whether an agent has a skill with one of these roots, or at or below `folder`, which has no slash at its end.
+    pub async fn has_skill(
+        &mut self,
+        agent: AgentRef,
+        roots: &[&str],
+        folder: &str,
+    ) -> Result<bool, StoreError> {
+        // A range ends with the character after the slash.
         Ok(sqlx::query_scalar!(
             r#"select exists (
                 select from skills where (tenant, agent, root) in (select $1::uuid, $2::uuid, unnest($3::text[]))
+            ) or exists (
+                select from skills where tenant = $1 and agent = $2 and root >= $4 || '/' and root < $4 || '0'
             ) as "any!""#,
             agent.tenant.0,
             agent.uid.0,
             roots as &[&str],
+            folder,
         )
         .fetch_one(self.connection())
         .await?)
     }
 
-    /// Whether an agent has a skill or a resource whose URI is `folder` or begins with it and a slash.
-    pub async fn has_below(&mut self, agent: AgentRef, folder: &str) -> Result<bool, StoreError> {
-        // The character after the slash, which is the end of the range.
+    /// Whether an agent has a resource with one of these URIs, or at or below `folder`, which has no slash at its end.
+    pub async fn has_resource(
+        &mut self,
+        agent: AgentRef,
+        uris: &[&str],
+        folder: &str,
+    ) -> Result<bool, StoreError> {
         Ok(sqlx::query_scalar!(
             r#"select exists (
-                select from skills where tenant = $1 and agent = $2 and root >= $3 || '/' and root < $3 || '0'
+                select from resources
+                where (tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))
             ) or exists (
                 select from resources where tenant = $1 and agent = $2
-                and (uri = $3 or uri >= $3 || '/' and uri < $3 || '0')
+                and (uri = $4 or uri >= $4 || '/' and uri < $4 || '0')
             ) as "any!""#,
             agent.tenant.0,
             agent.uid.0,
+            uris as &[&str],
             folder,
         )
         .fetch_one(self.connection())

@@ -160,18 +160,21 @@ async fn skills_and_resources_do_not_overlap() {
     replica.acme("a").await;
     put(&replica, "acme/refunds", body("refunds", &[])).await;
     replica.put("a", "skill://x/y/z", "").await;
+    replica.put("a", "skill://prefix", "").await;
     let occupied =
         problem(409, "already_exists", "a skill or a resource above, at or below this path exists already");
-    for path in ["acme/refunds/inner", "x", "x/y", "x/y/z", "acme"] {
+    for path in ["acme/refunds/inner", "x", "x/y", "x/y/z", "acme", "prefix/s", "prefix/s/t"] {
         let name = path.rsplit('/').next().unwrap();
         let answer = replica.admin("PUT", &skill(path), Some(body(name, &[]))).await;
         assert_eq!(normalized(&answer), occupied, "{path}");
     }
-    let inside = problem(409, "already_exists", "a skill whose folder contains this URI exists already");
+    let inside = problem(409, "already_exists", "a skill above, at or below this URI exists already");
     let definition = json!({"name": "n", "contents": []});
     for uri in [
         "skill://acme/refunds/x",
         "skill://acme/refunds",
+        "skill://acme",
+        "skill://ACME/",
         "skill://acme/refunds/SKILL.md",
         "skill://ACME/refunds/x",
         "skill://acme//refunds/x",
@@ -236,7 +239,7 @@ async fn manifest_without_skills_leaves_them_and_an_empty_list_deletes_them() {
     );
 
     let over = json!({"resources": [{"uri": "skill://acme/refunds/x", "name": "n", "contents": []}]});
-    let inside = problem(409, "already_exists", "a skill whose folder contains this URI exists already");
+    let inside = problem(409, "already_exists", "a skill above, at or below this URI exists already");
     assert_eq!(normalized(&apply(over).await), inside);
     let nested = json!({"skills": [of("a", &[]), {"path": "acme/a/b", "files": body("b", &[])["files"]}]});
     let occupied =
