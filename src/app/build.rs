@@ -99,7 +99,8 @@ pub(super) async fn build(
     let shared = Shared { settings, services: &services, seal, authenticator, recorder, limits, tracer };
     let endpoint = shared.endpoint(&feed, listeners.stop.clone());
     let admin = admin::router(Arc::new(shared.admin()));
-    let surfaces = Surfaces::new(endpoint, admin, metrics, shared.surface_options(&credentials));
+    let options = shared.surface_options(&credentials);
+    let surfaces = Surfaces::new((endpoint, admin, metrics), Arc::clone(&feed) as _, options);
     let gateway = Gateway::new(surfaces, Arc::clone(&services.catalog), ids, gateway_options(settings));
     listeners.gateway.fill(Arc::new(gateway));
     Ok(Running {

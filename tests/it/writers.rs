@@ -165,3 +165,38 @@ async fn lost_write_delays_the_next_for_seconds_only() {
     assert_eq!(losing.await.unwrap(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("next"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_that_the_database_causes_are_not_an_overload() {
+    let database = database().await;
+    let (proxy, faults) = (Proxy::before(&database.options).await, FaultScript::new());
+    let replica = Builder::new(&database)
+        .fault_injector(faults.clone())
+        .set("WAGGLE_WRITES__WAIT_SECONDS", 4)
+        .set("WAGGLE_SERVER__REQUEST_SECONDS", 6)
+        .store(|store| (store.connect, store.listen) = (proxy.options.clone(), proxy.options.clone()))
+        .start()
+        .await;
+    replica.acme("a").await;
+    let replica = Arc::new(replica);
+    let held = faults.hold(FailPoint::BeforeCommit);
+    let body = || Some(json!({"name": "n", "contents": []}));
+    let write = || {
+        let replica = Arc::clone(&replica);
+        tokio::spawn(async move { replica.admin("PUT", PATH, body()).await })
+    };
+    // The first is ended by the deadline of its request, and the second has waited for the permit of the first.
+    let first = write();
+    held.meanwhile(async {
+        let second = write();
+        // Not for a condition: the second write waits in memory, which cannot be observed.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        proxy.swallow(true);
+        for write in [second, first] {
+            let answer = write.await.unwrap();
+            assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(answer.json()["code"], "storage_unavailable", "{}", answer.text());
+        }
+    })
+    .await;
+}

@@ -57,8 +57,8 @@ impl Exchange<'_> {
     /// The answer to a request whose handler did not complete.
     pub(super) fn fail(&mut self, request: SurfaceRequest<'_>, interrupted: &Interrupted) -> Response<Body> {
         match self {
-            Self::Mcp(call) => call.fail(interrupted),
-            Self::Admin(_) | Self::Document(_) => request.problem(&interrupted.fault()),
+            Self::Mcp(call) => call.fail(request, interrupted),
+            Self::Admin(_) | Self::Document(_) => request.problem(&interrupted.fault(request.surfaces)),
         }
     }
 
@@ -154,10 +154,10 @@ impl<'a> McpCall<'a> {
         request.surfaces.endpoint.answer(&mut self.request, &mut self.body)
     }
 
-    pub(super) fn fail(&mut self, interrupted: &Interrupted) -> Response<Body> {
+    pub(super) fn fail(&mut self, request: SurfaceRequest<'_>, interrupted: &Interrupted) -> Response<Body> {
         let fault = match interrupted {
             Interrupted::Deadline if self.request.awaits_body => LATE_BODY,
-            interrupted => interrupted.fault(),
+            interrupted => interrupted.fault(request.surfaces),
         };
         reply::fail(&mut self.request, &fault)
     }

@@ -24,6 +24,7 @@ use crate::http::refusals::Refusals;
 use crate::mcp::endpoint::Endpoint;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
+use crate::model::feed::ChangeFeed;
 use crate::quota::limits::Limits;
 use crate::server::metrics::Metrics;
 use crate::telemetry::trace::Tracer;
@@ -45,6 +46,8 @@ pub(crate) struct Surfaces {
     pub(super) permits: Arc<Semaphore>,
     pub(super) refusals: Refusals,
     pub(super) metadata: SharedMetadata,
+    /// Knows whether the database is away.
+    feed: Arc<dyn ChangeFeed>,
 }
 
 /// The metadata of protected resources, where access tokens are accepted; it changes with the issuers.
@@ -70,11 +73,27 @@ pub(crate) struct SurfaceOptions {
 }
 
 impl Surfaces {
-    pub(crate) fn new(endpoint: Endpoint, admin: Router, metrics: Metrics, options: SurfaceOptions) -> Self {
+    pub(crate) fn new(
+        (endpoint, admin, metrics): (Endpoint, Router, Metrics),
+        feed: Arc<dyn ChangeFeed>,
+        options: SurfaceOptions,
+    ) -> Self {
         let SurfaceOptions { recorder, limits, tracer, origins, metadata, .. } = options;
         let permits = Arc::new(Semaphore::new(options.most_requests));
         let refusals = Refusals::new(options.most_refused_bodies, Arc::clone(&limits));
-        Self { endpoint, admin, metrics, recorder, limits, tracer, origins, permits, refusals, metadata }
+        Self {
+            endpoint,
+            admin,
+            metrics,
+            recorder,
+            limits,
+            tracer,
+            origins,
+            permits,
+            refusals,
+            metadata,
+            feed,
+        }
     }
 
     /// Whether the limit of requests in flight is reached.
@@ -130,9 +149,10 @@ pub(super) enum Interrupted {
 
 impl Interrupted {
     /// The fault that the request is answered with.
-    pub(super) fn fault(&self) -> Fault {
+    pub(super) fn fault(&self, surfaces: &Surfaces) -> Fault {
         match self {
             Self::Panic => Fault::Internal("a handler panicked".to_owned()),
+            Self::Deadline if surfaces.feed.is_unreachable() => Fault::StorageUnavailable,
             Self::Deadline => Fault::BUSY,
         }
     }
