@@ -6,7 +6,7 @@
 //! a stream at the same interval: it ends in time, with its permit and its audit row, and its last event waits for the
 //! peer.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -106,12 +106,12 @@ pub(super) fn events<E: StreamEncoder>(
     // A change between admission and here is found by the first check.
     subscription.request_recheck();
     audit.sent(first.len());
-    let every = context.keep_alive;
+    let (every, closing) = (context.keep_alive, context.closing.clone());
     let next_check = Instant::now() + every;
     let open = Open { context, subscription, encoder, audit, next_check, retry: None };
     // On the heap once: both the state and the future of `unfold` reserve space for what they exchange.
     let stream = Arc::new(Mutex::new(EventStream { open: Some(open), pending: first }));
-    let supervisor = AbortOnDropHandle::new(tokio::spawn(supervise(Arc::downgrade(&stream), every)));
+    let supervisor = AbortOnDropHandle::new(tokio::spawn(supervise(Arc::downgrade(&stream), every, closing)));
     // Kept between events: registering a timer takes a lock that all streams share.
     let timer = Box::pin(tokio::time::sleep_until(next_check));
     Box::pin(unfold((stream, supervisor, timer), |(stream, supervisor, mut timer)| async move {
@@ -121,11 +121,21 @@ pub(super) fn events<E: StreamEncoder>(
 }
 
 /// Checks a stream that its connection does not poll because the peer reads nothing. A polled stream checks itself.
-async fn supervise<E: StreamEncoder>(stream: Weak<Mutex<EventStream<E>>>, every: Duration) {
+async fn supervise<E: StreamEncoder>(
+    stream: Weak<Mutex<EventStream<E>>>,
+    every: Duration,
+    closing: CancellationToken,
+) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut closed = pin!(closing.cancelled());
+    let mut is_closed = false;
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            // At once, since a shutdown does not wait for a tick.
+            () = &mut closed, if !is_closed => is_closed = true,
+        }
         let Some(stream) = stream.upgrade() else { return };
         let Ok(mut stream) = stream.try_lock() else { continue };
         match &stream.open {

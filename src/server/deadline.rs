@@ -18,8 +18,9 @@ use tokio::time::Instant;
 
 use crate::http::body::Body;
 
-/// The start of the HTTP/2 connection preface, with which no HTTP/1.1 request begins.
-const HTTP2_PREFACE: &[u8] = b"PRI";
+/// The preface of an HTTP/2 connection (RFC 9113, section 3.4). Nothing shorter makes a difference to hyper: `PRIVATE` may be a
+/// method of HTTP/1.1.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Answers of HTTP/1.1 up to this many bytes have no deadline: the send buffer of the connection takes them. In HTTP/2 the client
 /// decides what is sent of each.
@@ -68,6 +69,8 @@ struct State {
     /// A head has begun and not ended. Unknown for HTTP/2, whose bytes may be anything.
     in_head: bool,
     http2: bool,
+    /// What is still missing of the HTTP/2 preface, as long as nothing else was read.
+    preface: &'static [u8],
     /// Nothing was read yet.
     unused: bool,
     /// When the head began, or the connection was last active; `None` means now, until the deadline is read. Between two
@@ -140,6 +143,7 @@ impl State {
             in_flight: 0,
             in_head: false,
             http2: false,
+            preface: HTTP2_PREFACE,
             unused: true,
             since: Some(now),
             sending: BTreeMap::new(),
@@ -170,16 +174,25 @@ impl State {
     }
 
     fn read(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() || self.in_flight > 0 || self.in_head || self.http2 {
+        if bytes.is_empty() || self.http2 {
             return;
         }
         self.unused = false;
-        if bytes.starts_with(HTTP2_PREFACE) {
-            self.http2 = true;
-        } else {
-            self.in_head = true;
-            self.since = None;
+        if self.completes_preface(bytes) {
+            (self.http2, self.in_head, self.since) = (true, false, None);
+        } else if self.in_flight == 0 && !self.in_head {
+            (self.in_head, self.since) = (true, None);
         }
+    }
+
+    /// Whether the preface of HTTP/2 is complete with these bytes.
+    fn completes_preface(&mut self, bytes: &[u8]) -> bool {
+        let missing = self.preface.iter().zip(bytes).take_while(|(missing, read)| missing == read).count();
+        let rest = self.preface.get(missing..).unwrap_or_default();
+        let is_complete = rest.is_empty() && !self.preface.is_empty();
+        // Anything else ends it.
+        self.preface = if missing == bytes.len() { rest } else { &[] };
+        is_complete
     }
 
     /// The rest of a response is sent. HTTP/2 pings do not count.
@@ -279,7 +292,7 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{State, Timeouts};
+    use super::{HTTP2_PREFACE, State, Timeouts};
 
     const TIMEOUTS: Timeouts = Timeouts {
         head: Duration::from_secs(15),
@@ -356,11 +369,37 @@ mod tests {
 
     #[test]
     fn an_http2_connection_without_a_request_is_idle_whatever_it_sends() {
+        for reads in [&[HTTP2_PREFACE][..], &[&b"P"[..], b"R", &HTTP2_PREFACE[2..20], &HTTP2_PREFACE[20..]]] {
+            let (mut state, due) = opened();
+            for read in reads {
+                state.read(read);
+            }
+            state.read(b"settings");
+            assert_eq!((due(&mut state, 40), state.in_head), (Some(135), false));
+            state.read(b"a ping");
+            state.write();
+            assert_eq!((due(&mut state, 50), state.in_head), (Some(135), false));
+        }
         let (mut state, due) = opened();
-        state.read(b"PRI * HTTP/2.0");
-        assert_eq!((due(&mut state, 40), state.in_head), (Some(95), false));
-        state.read(b"a ping");
-        state.write();
-        assert_eq!((due(&mut state, 50), state.in_head), (Some(95), false));
+        state.read(&[HTTP2_PREFACE, b"settings"].concat());
+        assert_eq!((due(&mut state, 40), state.in_head), (Some(135), false));
+    }
+
+    #[test]
+    fn head_that_begins_like_http2_has_the_timeout_of_a_head() {
+        for reads in [&[&b"PRIVATE / HT"[..]][..], &[&b"PRI"[..], b"VATE"], &[&HTTP2_PREFACE[..23]]] {
+            let (mut state, due) = opened();
+            for read in reads {
+                state.read(read);
+            }
+            assert_eq!((due(&mut state, 40), state.in_head), (Some(55), true), "{reads:?}");
+        }
+        // Not at the start of the connection.
+        let (mut state, _) = opened();
+        state.read(b"GET");
+        state.begin();
+        state.end();
+        state.read(HTTP2_PREFACE);
+        assert!(state.in_head && !state.http2);
     }
 }

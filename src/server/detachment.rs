@@ -100,6 +100,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for DetachedStream<S> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         let this = self.get_mut();
         if this.poll_disconnected(context)? {
+            // With the `close_notify` of TLS, unless it would have to wait.
+            let _ = Pin::new(&mut this.socket).poll_shutdown(context);
             return Poll::Ready(Ok(()));
         }
         loop {

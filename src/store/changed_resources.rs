@@ -160,8 +160,7 @@ mod tests {
             .filter(|kind| ChangedResources::suffice(&changes(**kind, MAX_CHANGES)))
             .map(|kind| kind.as_str())
             .collect();
-        let of_resources =
-            ["resource_added", "resource_removed", "resource_defined", "resource_contents"];
+        let of_resources = ["resource_added", "resource_removed", "resource_defined", "resource_contents"];
         assert_eq!(sufficing, of_resources);
         assert!(!ChangedResources::suffice(&changes(ChangeKind::ResourceAdded, MAX_CHANGES + 1)));
         assert!(!ChangedResources::suffice(&changes(ChangeKind::Unknown, 1)));

@@ -81,7 +81,8 @@ async fn second_request_head_is_timed_from_its_own_first_byte() {
 #[tokio::test]
 async fn idle_connection_is_closed_after_the_idle_timeout() {
     let replica = impatient(4).await;
-    for first in ["", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "PRI * HT"] {
+    for first in ["", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]
+    {
         let mut stream = TcpStream::connect(replica.running.address).await.unwrap();
         let began = Instant::now();
         stream.write_all(first.as_bytes()).await.unwrap();

@@ -23,7 +23,8 @@ use crate::tokens::{believing, claims_for, with};
 
 /// Far longer than any of the ends takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Half of the interval of comments.
+/// The interval of comments in seconds, and half of it.
+const INTERVAL: u64 = 2;
 const BUSY: Duration = Duration::from_secs(1);
 /// Subscriptions of a reader that stops, and the bytes of each URI: a round of events is 400 KB.
 const MANY: usize = 200;
@@ -93,12 +94,14 @@ struct Fixture {
 }
 
 impl Fixture {
-    async fn new() -> Self {
+    /// With an interval of comments in seconds.
+    async fn new(interval: u64) -> Self {
         let signers = [Signer::new("k1", "ES256"), Signer::new("k2", "ES256")];
         let issuer = Issuer::start(&[&signers[0], &signers[1]]).await;
         let (database, clock) = (database().await, Arc::new(ShiftedClock::default()));
         let replica = believing(&database, &issuer)
-            .set("WAGGLE_SESSIONS__IDLE_SECONDS", 8)
+            .set("WAGGLE_SESSIONS__IDLE_SECONDS", 4 * interval)
+            .set("WAGGLE_SESSIONS__KEEP_ALIVE_SECONDS", interval)
             .set("WAGGLE_TOKENS__REFRESH_SECONDS", 1)
             .clock(clock.clone())
             .start()
@@ -258,7 +261,7 @@ async fn keep_busy(fixture: &Fixture, agents: &[String]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lifecycle_rules_hold_for_quiet_busy_and_stopped_readers() {
-    let fixture = Fixture::new().await;
+    let fixture = Fixture::new(INTERVAL).await;
     fixture.replica.agent("acme", "control").await;
     let rows = cases().into_iter().enumerate().map(|(number, case)| fixture.row(number, case));
     // Few at once: writes of one tenant wait for each other, and not forever.
@@ -311,6 +314,19 @@ async fn lifecycle_rules_hold_for_quiet_busy_and_stopped_readers() {
         }
     }
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_reader_ends_at_a_shutdown_before_its_next_comment() {
+    // Longer than the test.
+    let fixture = Fixture::new(3_600).await;
+    let mut row = fixture.row(0, (Revocation, Reader::Stopped, Era::Modern)).await;
+    fixture.stall(&["r0"]).await;
+    let Fixture { database, replica, .. } = fixture;
+    replica.running.stop().await;
+    let ended = database.number("select count(*) from audit_log where outcome = 'ended:shutdown'").await;
+    assert_eq!(ended, 1);
+    drop(row.socket.take());
 }
 
 async fn wait_for_end(fixture: &Fixture, row: &Row, wrong: &mut Vec<String>) {
