@@ -19,7 +19,7 @@ pub(super) async fn check_free(write: &mut Write, target: &Target, root: &SkillR
     let around: Vec<_> = SkillRoot::around(root).collect();
     let folder = root.strip_suffix('/').unwrap_or(root);
     let directories = around.iter().flat_map(|root| [Some(*root), root.strip_suffix('/')]).flatten();
-    let directories: Vec<_> = directories.collect();
+    let directories: Vec<_> = directories.chain([folder]).collect();
     if write.has_skill(target.agent, &around, folder).await?
         || write.has_resource(target.agent, &directories, folder).await?
     {

@@ -130,16 +130,17 @@ impl NotifySender {
     /// If the connection is lost; the sender cannot be used any more.
     pub async fn listeners(&mut self) -> Result<Vec<(ListenerId, Option<ListenerState>)>, StoreError> {
         let rows = sqlx::query!(
-            r#"select listener as "registered?", null as "shown?" from feed_listeners
-            union all
-            select null, application_name from pg_stat_get_activity(null) where starts_with(application_name, 'waggle-feed/')"#,
+            r#"select l.listener as "registered!", a.application_name as "shown?"
+            from feed_listeners l
+            left join lateral pg_stat_get_activity(l.pid) a
+            on starts_with(a.application_name, 'waggle-feed/' || l.listener || '/')"#,
         )
         .fetch_all(&mut self.connection)
         .await?;
-        let shown: Vec<ListenerState> =
-            rows.iter().filter_map(|row| row.shown.as_deref()?.parse().ok()).collect();
-        let registered = rows.iter().filter_map(|row| row.registered.as_deref()?.parse().ok());
-        Ok(registered.map(|id| (id, shown.iter().find(|state| state.id == id).copied())).collect())
+        let state = |shown: Option<String>| shown?.parse().ok();
+        let listeners =
+            rows.into_iter().filter_map(|row| Some((row.registered.parse().ok()?, state(row.shown))));
+        Ok(listeners.collect())
     }
 
     /// Removes listeners of replicas that do not trust them any more.
@@ -174,7 +175,7 @@ impl NotifyListener {
     pub async fn register(&mut self, id: ListenerId, before: Option<ListenerId>) -> Result<(), StoreError> {
         sqlx::query!(
             "with before as (delete from feed_listeners where listener = $2) \
-             insert into feed_listeners (listener) values ($1)",
+             insert into feed_listeners (listener, pid) values ($1, pg_backend_pid())",
             id.to_string(),
             before.map(|before| before.to_string()),
         )

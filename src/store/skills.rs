@@ -229,7 +229,7 @@ impl Write {
         .await?)
     }
 
-    /// Whether an agent has a resource with one of these URIs, or at or below `folder`, which has no slash at its end.
+    /// Whether an agent has a resource with one of these URIs, or below `folder`, which has no slash at its end.
     pub async fn has_resource(
         &mut self,
         agent: AgentRef,
@@ -241,8 +241,7 @@ impl Write {
                 select from resources
                 where (tenant, agent, uri) in (select $1::uuid, $2::uuid, unnest($3::text[]))
             ) or exists (
-                select from resources where tenant = $1 and agent = $2
-                and (uri = $4 or uri >= $4 || '/' and uri < $4 || '0')
+                select from resources where tenant = $1 and agent = $2 and uri >= $4 || '/' and uri < $4 || '0'
             ) as "any!""#,
             agent.tenant.0,
             agent.uid.0,

@@ -273,6 +273,65 @@ async fn change_is_read_once_for_streams_and_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn changed_resources_are_answered_as_by_a_replica_that_loads_them() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    writer.put("a", "x:0", "other").await;
+    let reader = Builder::new(&database).start().await;
+    let full = json!({
+        "name": "n", "title": "t", "description": "d", "mimeType": "text/markdown", "annotations": {"priority": 1},
+        "icons": [{"src": "https://icons.test/i.png"}], "_meta": {"of.test/resource": 1},
+        "contents": [{"text": "one", "mimeType": "text/x-part", "_meta": {"of.test/part": 2}}],
+    });
+    let mut parts = full.clone();
+    parts["contents"] = json!([
+        {"uri": "x:1/a", "text": "first", "_meta": {"of.test/part": 1}},
+        {"uri": "x:1/b", "blob": "AAEC", "mimeType": "image/png"},
+        {"uri": "x:1/c", "text": "last"},
+    ]);
+    let short = |text: &str| json!({"name": text, "contents": [{"text": text}]});
+    let empty = json!({"name": "empty", "contents": []});
+    let gone = serde_json::Value::Null;
+    let one = |uri: &'static str, body: &serde_json::Value| vec![(uri, body.clone())];
+    let many = |count: usize| (0..count).map(|n| ("x:1", short(&n.to_string()))).collect::<Vec<_>>();
+    for (step, changes) in [
+        one("x:1", &full),
+        one("x:1", &short("two")),
+        one("x:1", &parts),
+        one("x:1", &full),
+        one("x:1", &gone),
+        one("x:1", &empty),
+        vec![("x:1", gone.clone()), ("x:1", full.clone())],
+        vec![("x:1", short("three")), ("x:2", parts.clone()), ("x:0", full.clone())],
+        many(4),
+        many(9),
+        vec![("x:0", gone.clone()), ("x:2", gone.clone())],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let answers = async |replica: &Replica| {
+            let mut all = vec![replica.http.call("a", &key, "resources/list", json!({})).await];
+            for uri in ["x:0", "x:1", "x:2"] {
+                all.push(replica.http.call("a", &key, "resources/read", json!({"uri": uri})).await);
+            }
+            all
+        };
+        answers(&reader).await;
+        for (uri, body) in changes {
+            let method = if body.is_null() { "DELETE" } else { "PUT" };
+            let answer = writer.admin(method, &resource("a", uri), (!body.is_null()).then_some(body)).await;
+            assert!(answer.status.is_success(), "{}", answer.text());
+        }
+        let loaded = Builder::new(&database).start().await;
+        let expected = answers(&loaded).await;
+        eventually(&format!("step {step} is in memory"), async || answers(&reader).await == expected).await;
+        loaded.running.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn change_of_another_kind_than_the_last_takes_at_most_two_statements() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
