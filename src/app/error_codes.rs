@@ -34,7 +34,7 @@ const EXPLANATIONS: [(Outcome, &str, &str); 30] = [
     ),
     (
         Outcome::AlreadyExists,
-        "an object with this id, URI or name exists, or a skill lies inside or around another",
+        "an object with this id, URI or name exists, or a skill or resource lies inside or around a skill",
         "choose another id, or change the one that exists",
     ),
     (
@@ -145,8 +145,8 @@ const EXPLANATIONS: [(Outcome, &str, &str); 30] = [
     ),
     (
         Outcome::SourceTimeout,
-        "the source of the content did not answer within the limit of its connection",
-        "try again; if it is slow by nature, raise `timeoutMs` of the connection",
+        "the source of the content did not answer within the limit of its connection, or most of `server.request_seconds`",
+        "try again; if it is slow by nature, raise `timeoutMs` of the connection, up to nine tenths of `server.request_seconds`",
     ),
     (
         Outcome::StorageUnavailable,

@@ -51,7 +51,7 @@ pub(super) fn load_options(settings: &Settings) -> LoadOptions {
     }
 }
 
-/// A reader waits for a source for most of the deadline of its request, so that it is told why it has no answer.
+/// A reader waits for a source for most of the deadline of its request, so that its answer says what failed.
 pub(super) fn fetch_options(settings: &Settings) -> FetchOptions {
     FetchOptions {
         ttl: settings.sources.ttl,

@@ -41,7 +41,7 @@ section! {
         shutdown: seconds(0..=600) = 10,
         /// How long requests are still accepted after SIGTERM, while /readyz fails, so that load balancers notice first.
         drain: seconds(0..=600) = 5,
-        /// How long one request may take; streams are exempt.
+        /// How long one request may take, and a source nine tenths of that; streams are exempt.
         request: seconds(1..=3600) = 30,
         /// The window over which the speed of a body is measured.
         body_window: seconds(1..=3600) = 5,

@@ -128,16 +128,22 @@ async fn supervise<E: StreamEncoder>(
 ) {
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut closed = pin!(closing.cancelled());
-    let mut is_closed = false;
+    let mut shutdown = pin!(closing.cancelled());
+    let mut was_shutdown = false;
     loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
+        let at_shutdown = tokio::select! {
+            _ = ticks.tick() => false,
             // At once, since a shutdown does not wait for a tick.
-            () = &mut closed, if !is_closed => is_closed = true,
-        }
+            () = &mut shutdown, if !was_shutdown => true,
+        };
+        was_shutdown |= at_shutdown;
         let Some(stream) = stream.upgrade() else { return };
-        let Ok(mut stream) = stream.try_lock() else { continue };
+        let mut stream = match stream.try_lock() {
+            Ok(stream) => stream,
+            // Its connection checks it now, and may be blocked after that.
+            Err(_) if at_shutdown => stream.lock().await,
+            Err(_) => continue,
+        };
         match &stream.open {
             Some(open) => open.subscription.request_recheck(),
             None => return,

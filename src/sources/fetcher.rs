@@ -221,7 +221,7 @@ impl Fetcher {
             }
             Ok(fetched)
         };
-        // What takes longer is fetched all the same, and answers later reads.
+        // What takes longer is fetched all the same, for later reads.
         let fetching =
             timeout(inner.options.longest_wait, fetching).unwrap_or_else(|_| Err(FetchError::Timeout));
         let fetched = traced("fetch", trace::Kind::Client, pin!(fetching)).await?;

@@ -46,7 +46,7 @@ pub(crate) struct Surfaces {
     pub(super) permits: Arc<Semaphore>,
     pub(super) refusals: Refusals,
     pub(super) metadata: SharedMetadata,
-    /// Knows whether the database is away.
+    /// Whether the database is away.
     feed: Arc<dyn ChangeFeed>,
 }
 

@@ -45,7 +45,7 @@ impl Fetcher {
         let Some(connection) = found else { return Ok(()) };
         let Connection { limits, revision, .. } = &*connection;
         let Ok(source) = connection.source(tenant) else { return Ok(()) };
-        let deadline = Instant::now() + limits.timeout();
+        let deadline = Instant::now() + limits.timeout().min(self.inner.options.longest_wait);
         let permit = self.inner.gates.pass((uid, *revision), limits, (tenant, Cause::Tenant), deadline).await;
         let Ok(permit) = permit else { return Ok(()) };
         if permit.admit().is_err() {

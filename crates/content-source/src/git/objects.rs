@@ -93,11 +93,16 @@ impl Commit {
             Reference::Head | Reference::Name(_) => {
                 let find = |name: String| repository.try_find_reference(name.as_str()).transpose();
                 let found = reference.candidates().into_iter().find_map(find).ok_or(FetchError::NotFound)?;
-                let found = found.map_err(|error| failure(&error))?;
-                found.into_fully_peeled_id().map_err(|error| missing(&error))?.detach()
+                let mut found = found.map_err(|error| failure(&error))?;
+                // A branch without a commit is a reference to none. What a reference names must be there.
+                found.follow_to_object().map_err(|error| missing(&error))?;
+                found.into_fully_peeled_id().map_err(|error| failure(&error))?.detach()
             }
         };
-        Self::new(repository.clone(), id, None)
+        Self::new(repository.clone(), id, None).map_err(|error| match reference {
+            Reference::Head | Reference::Name(_) if error == FetchError::NotFound => FetchError::BadContent,
+            _ => error,
+        })
     }
 
     /// The kind and id of what is at a path.

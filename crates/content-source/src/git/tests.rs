@@ -231,6 +231,12 @@ async fn a_broken_repository_in_place_is_a_failure_of_the_source() {
         std::fs::rename(&away, &part).unwrap();
         assert!(text(&source, "README.md", None).await.is_ok());
     }
+    let (objects, away) = (site.repo().join(".git/objects"), site.folder.path().join("away"));
+    std::fs::rename(&objects, &away).unwrap();
+    std::fs::create_dir(&objects).unwrap();
+    assert_eq!(text(&source, "README.md", None).await, Err(FetchError::BadContent));
+    std::fs::remove_dir(&objects).unwrap();
+    std::fs::rename(&away, &objects).unwrap();
     git(&site.repo(), &["symbolic-ref", "HEAD", "refs/heads/unborn"]);
     assert_eq!(text(&source, "README.md", None).await, Err(FetchError::NotFound));
 }

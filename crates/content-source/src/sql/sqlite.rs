@@ -168,7 +168,7 @@ impl Sqlite {
         blocking(move || {
             let path = paths::resolve_own(&path, &environment)?;
             if !std::fs::metadata(&path).is_ok_and(|found| found.is_file()) {
-                return Err(FetchError::NotFound);
+                return Err(FetchError::Unreachable);
             }
             let running = STATEMENTS.begin();
             let connection = open(&path, bytes, is_cancelled).map_err(|error| running.failure(&error))?;
