@@ -296,7 +296,7 @@ impl AgentCell {
         }
         let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, sources).await?;
         if let Some(state) = &state {
-            let changes_resources = ChangedResources::suffice(&state.changes);
+            let changes_resources = ChangedResources::suffice(&state.changes, &state.definitions.resources);
             self.changes_resources.store(changes_resources, Ordering::Relaxed);
         }
         Ok(state)

@@ -187,11 +187,11 @@ impl State {
 
     /// Whether the preface of HTTP/2 is complete with these bytes.
     fn completes_preface(&mut self, bytes: &[u8]) -> bool {
-        let missing = self.preface.iter().zip(bytes).take_while(|(missing, read)| missing == read).count();
-        let rest = self.preface.get(missing..).unwrap_or_default();
+        let matching = self.preface.iter().zip(bytes).take_while(|(missing, read)| missing == read).count();
+        let rest = self.preface.get(matching..).unwrap_or_default();
         let is_complete = rest.is_empty() && !self.preface.is_empty();
         // Anything else ends it.
-        self.preface = if missing == bytes.len() { rest } else { &[] };
+        self.preface = if matching == bytes.len() { rest } else { &[] };
         is_complete
     }
 

@@ -34,10 +34,13 @@ pub struct ChangedResources {
 }
 
 impl ChangedResources {
-    /// Whether these changes are few, and concern resources alone: [`Store::changed_resources`] reads all that they concern.
-    pub fn suffice(changes: &[Change]) -> bool {
+    /// Whether changes are few and concern these resources alone, each registered in one part at most:
+    /// [`Store::changed_resources`] reads all that they concern.
+    pub fn suffice(changes: &[Change], resources: &[Resource]) -> bool {
         let is_of_resource = |kind: ChangeKind| kind.is_of_resource() && kind != ChangeKind::ResourceTouched;
-        changes.len() <= MAX_CHANGES && changes.iter().all(|change| is_of_resource(change.kind))
+        changes.len() <= MAX_CHANGES
+            && changes.iter().all(|change| is_of_resource(change.kind))
+            && resources.iter().all(|resource| resource.source.is_none() && resource.parts.len() <= 1)
     }
 }
 
@@ -88,7 +91,6 @@ impl Store {
         let Some(first) = rows.first() else { return Ok(None) };
         let head = Head { revision: Revision(first.head), floor: Revision(first.floor) };
         let is_sourced = rows.iter().any(|row| row.is_sourced);
-        let mut has_parts = false;
         let (mut changes, mut resources, mut parts) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         for row in rows {
             // The only row, if there are no changes.
@@ -105,7 +107,6 @@ impl Store {
                     meta: row.part_meta,
                     ..TaggedRow::default()
                 };
-                has_parts |= parts.keys().any(|(of, other)| *of == subject && *other != part);
                 parts.insert((subject.clone(), part), part_row.try_into()?);
             }
             if row.name.is_some() && !resources.contains_key(&subject) {
@@ -130,11 +131,11 @@ impl Store {
             changes.insert((revision, row.ordinal), (change, (audience(row.audience), set(row.at)?)));
         }
         let (changes, audiences): (Vec<_>, _) = changes.into_values().unzip();
-        if is_sourced || has_parts || !ChangedResources::suffice(&changes) {
-            return Ok(None);
-        }
         let mut resources: Vec<_> = resources.into_values().collect();
         join(&mut resources, parts.into_values().collect());
+        if is_sourced || !ChangedResources::suffice(&changes, &resources) {
+            return Ok(None);
+        }
         Ok(Some(ChangedResources { head, changes, audiences, resources }))
     }
 }
@@ -157,13 +158,13 @@ mod tests {
     fn few_changes_of_resources_alone_suffice() {
         let sufficing: Vec<_> = ChangeKind::ALL
             .iter()
-            .filter(|kind| ChangedResources::suffice(&changes(**kind, MAX_CHANGES)))
+            .filter(|kind| ChangedResources::suffice(&changes(**kind, MAX_CHANGES), &[]))
             .map(|kind| kind.as_str())
             .collect();
         let of_resources = ["resource_added", "resource_removed", "resource_defined", "resource_contents"];
         assert_eq!(sufficing, of_resources);
-        assert!(!ChangedResources::suffice(&changes(ChangeKind::ResourceAdded, MAX_CHANGES + 1)));
-        assert!(!ChangedResources::suffice(&changes(ChangeKind::Unknown, 1)));
-        assert!(ChangedResources::suffice(&[]));
+        assert!(!ChangedResources::suffice(&changes(ChangeKind::ResourceAdded, MAX_CHANGES + 1), &[]));
+        assert!(!ChangedResources::suffice(&changes(ChangeKind::Unknown, 1), &[]));
+        assert!(ChangedResources::suffice(&[], &[]));
     }
 }

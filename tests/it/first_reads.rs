@@ -332,6 +332,29 @@ async fn changed_resources_are_answered_as_by_a_replica_that_loads_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn changes_of_a_resource_in_parts_are_read_in_one_statement_after_the_first() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    let key = writer.acme("a").await;
+    writer.put("a", "x:1", "one").await;
+    let (proxy, reader) = recorded(&database).await;
+    let name = async || {
+        let answer = reader.http.call("a", &key, "resources/list", json!({})).await;
+        answer["result"]["resources"][0]["name"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(name().await, "a name");
+    statements(&proxy);
+    for (changed, expected) in [("two", 2), ("three", 1), ("four", 1)] {
+        let body = json!({"name": changed, "contents": [{"text": "a"}, {"text": "b"}]});
+        let put = writer.admin("PUT", &resource("a", "x:1"), Some(body)).await;
+        assert_eq!(put.status, 200, "{}", put.text());
+        eventually("the change is in memory", async || name().await == changed).await;
+        let read = statements(&proxy);
+        assert_eq!(read.len(), expected, "{changed}: {read:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn change_of_another_kind_than_the_last_takes_at_most_two_statements() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
