@@ -9,8 +9,9 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::client::{MODERN, meta};
 use crate::sse::parse;
 
-/// The receive buffer of a reader, which the kernel doubles. The gateway's send buffer is larger.
-const RECEIVE_BUFFER: u32 = 8 * 1024;
+/// The receive buffer of a reader, which the kernel doubles. The gateway's send buffer is larger. If a segment of the loopback
+/// interface (64 KiB) does not fit, the sender may get no window, and sends a few kilobytes at each probe, for minutes.
+const RECEIVE_BUFFER: u32 = 64 * 1024;
 /// The timeout for any event.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
