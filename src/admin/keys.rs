@@ -8,7 +8,7 @@ use axum::response::IntoResponse;
 use http::StatusCode;
 use http::header::ETAG;
 use serde::{Deserialize, Serialize};
-use time::{OffsetDateTime, UtcOffset};
+use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -171,15 +171,6 @@ fn checked_networks(given: Option<Vec<String>>) -> Result<Option<Networks>, Faul
     given.map(parse).transpose().map_err(|error| Fault::invalid_params(error.to_string()))
 }
 
-/// The time in UTC, with the precision of the database.
-fn checked_end(given: Option<OffsetDateTime>) -> Result<Option<OffsetDateTime>, Fault> {
-    let in_utc = |end: OffsetDateTime| end.checked_to_offset(UtcOffset::UTC);
-    let end = given
-        .map(|end| in_utc(end).ok_or(Fault::invalid_params("expiresAt is too far in the future")))
-        .transpose()?;
-    Ok(end.map(OffsetDateTime::truncate_to_microsecond))
-}
-
 /// Creates a key of an agent, or an owner key of a tenant.
 async fn create(
     app: &Admin,
@@ -194,7 +185,8 @@ async fn create(
         name: new.name.map_or_else(|| default_name.to_owned(), Name::into),
         scopes: checked_scopes(new.scopes)?,
         labels: new.labels.unwrap_or_default(),
-        expires_at: checked_end(new.expires_at)?,
+        // With the precision of the database.
+        expires_at: new.expires_at.map(OffsetDateTime::truncate_to_microsecond),
         limits: app.settable.key(new.limits)?,
         networks: checked_networks(new.networks)?,
     };

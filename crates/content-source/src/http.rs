@@ -16,8 +16,8 @@ use reqwest::header::{
 };
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Map, Value};
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
+use time::{OffsetDateTime, UtcOffset};
 use url::{Host, Url};
 
 pub(crate) use self::settings::SettingsForm;
@@ -218,7 +218,8 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 }
 
 fn date(headers: &HeaderMap, name: &HeaderName) -> Option<OffsetDateTime> {
-    OffsetDateTime::parse(text(headers, name)?, &Rfc2822).ok()
+    // In UTC, a time of another zone may be in the year 10000, which has no representation.
+    OffsetDateTime::parse(text(headers, name)?, &Rfc2822).ok()?.checked_to_offset(UtcOffset::UTC)
 }
 
 /// The entity tag and the date of an answer, a line each.

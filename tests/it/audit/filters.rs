@@ -67,13 +67,17 @@ async fn refused_rows_are_found_by_the_agent_they_name() {
 }
 
 #[tokio::test]
-async fn unknown_outcome_filter_is_refused() {
+async fn unknown_outcome_and_time_without_representation_are_refused() {
     let (_database, replica) = gateway().await;
     let refused = replica.admin("GET", "/audit?outcome=bogus", None).await;
     assert_eq!(
         (refused.status, refused.json()["code"].clone()),
         (StatusCode::BAD_REQUEST, json!("invalid_params"))
     );
+    for never in ["/audit?from", "/audit?to", "/agents/absent/usage?to"] {
+        let refused = replica.admin("GET", &format!("{never}=9999-12-31T23:59:59-00:01"), None).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{never}: {}", refused.text());
+    }
     for outcome in ["ok", "unauthenticated", "ended:shutdown", "method_not_allowed"] {
         let answer = replica.admin("GET", &format!("/audit?outcome={outcome}"), None).await;
         assert_eq!(answer.status, StatusCode::OK, "{outcome}");

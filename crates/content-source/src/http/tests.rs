@@ -107,6 +107,12 @@ async fn an_answer_is_content_with_its_type_and_time() {
     let validator = Some(Validator(b"\"1\"\nSun, 06 Nov 1994 08:49:37 GMT".to_vec()));
     let fetched = fetch(&plain(&server.url()), "", None).await;
     assert_eq!(fetched, Ok(Fetched::Contents { contents: vec![content], validator }));
+
+    let head = "Last-Modified: Fri, 31 Dec 9999 23:59:59 -0100\r\n";
+    let server = Server::start(move |_, _| answer("200 OK", head, b"hi")).await;
+    let fetched = fetch(&plain(&server.url()), "", None).await;
+    let Ok(Fetched::Contents { contents, validator: None }) = fetched else { panic!("{fetched:?}") };
+    assert_eq!(contents[0].modified, None, "in UTC it has no representation");
 }
 
 #[tokio::test]
