@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+use super::extract::present;
 use crate::model::connection::{ConnectionLimitChanges, ConnectionLimits, StoredSecret, Tenants};
 use crate::model::ids::Slug;
 use crate::sources::{FailedFetch, TenantNames};
@@ -49,6 +50,7 @@ fn enabled() -> bool {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Update {
     /// The tenants that may use it: a list of ids, or `"*"` for all.
+    #[serde(default, deserialize_with = "present")]
     pub(super) tenants: Option<NamedTenants>,
     /// Members to set; `null` removes one, others stay as they are.
     #[serde(default)]
@@ -61,6 +63,7 @@ pub(super) struct Update {
     #[serde(default)]
     pub(super) limits: ConnectionLimitChanges,
     /// Whether anything is fetched from it.
+    #[serde(default, deserialize_with = "present")]
     pub(super) enabled: Option<bool>,
 }
 

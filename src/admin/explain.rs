@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use axum::Json;
 use axum::extract::State;
 use axum::response::IntoResponse;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uri_template::iri::encode_literals;
@@ -46,8 +47,16 @@ pub(super) struct Question {
 /// An MCP message. What its parameters name is looked up only to see whether labels hide it from the key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ExplainMessage)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct ExplainMessage {
+    /// As in a message that was sent; not evaluated.
+    #[serde(rename = "jsonrpc")]
+    #[schema(ignore)]
+    _jsonrpc: Option<IgnoredAny>,
+    /// As in a message that was sent; not evaluated.
+    #[serde(rename = "id")]
+    #[schema(ignore)]
+    _id: Option<IgnoredAny>,
     /// Its method, which decides its cost.
     method: String,
     /// Its parameters, an object, of which those count that name a resource, a prompt or a template.

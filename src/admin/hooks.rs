@@ -21,6 +21,7 @@ use super::page::{Items, PageParams};
 use super::services::{Admin, Answer, App};
 use crate::http::intake::SharedContext;
 use crate::http::precondition::etag;
+use crate::http::problem::AdminFault;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::caller::Payer;
 use crate::model::client_address::ClientAddress;
@@ -168,8 +169,15 @@ pub(super) fn received() -> Router<Arc<Admin>> {
     Router::new().route("/hooks/{hook}", post(receive))
 }
 
-async fn receive(State(app): App, _: Visit, Segment(id): Segment, request: Request) -> Answer<StatusCode> {
+/// An id that is not UTF-8 is one that no hook has.
+async fn receive(
+    State(app): App,
+    _: Visit,
+    id: Result<Segment, AdminFault>,
+    request: Request,
+) -> Answer<StatusCode> {
     let call = Arc::clone(SharedContext::of(request.extensions())?);
+    let id = id.map(|Segment(id)| id).unwrap_or_default();
     let delivery = verify(&app, call.client, &id, request).await;
     if let Err(Fault::Unauthenticated) = delivery {
         app.authenticator.charge_failure(call.client)?;

@@ -92,7 +92,10 @@ impl Connections {
             return Err(Fault::invalid_params(format!("an agent has at most {MAX_HOOKS} hooks; delete one")));
         }
         check_subject(write, agent, &subject).await?;
-        let keys = self.keys.read().await?;
+        let keys = self.keys.read().await.map_err(|error| match error {
+            KeyFileError::NotSet => Fault::from(error),
+            error => unusable(error),
+        })?;
         let mut secret = [0; SECRET_BYTES];
         self.sources.random.fill(&mut secret)?;
         let uid = HookId(self.sources.uid()?);
@@ -284,7 +287,7 @@ async fn check_subject(write: &mut Write, agent: AgentRef, subject: &HookSubject
 
 /// A secret that cannot be read is a fault of the gateway's configuration, and none of the sender's.
 fn unusable(error: impl std::fmt::Display) -> Fault {
-    Fault::Internal(format!("the secret of a hook cannot be decrypted: {error}"))
+    Fault::Internal(format!("the secret of a hook cannot be encrypted or decrypted: {error}"))
 }
 
 /// The summary of a write of a hook, for the audit log.

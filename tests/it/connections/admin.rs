@@ -56,6 +56,10 @@ async fn connection_is_created_read_changed_listed_and_deleted() {
         let answer = call(&replica, "PATCH", "/connections/weather", Some(change.clone())).await;
         assert_eq!(answer, answered(200, Some(2), &shown), "the same change again changes nothing");
     }
+    for member in ["enabled", "tenants"] {
+        let answer = call(&replica, "PATCH", "/connections/weather", Some(json!({member: null}))).await;
+        assert_eq!(answer["body"]["code"], "invalid_params", "null removes neither: {answer}");
+    }
     let removal = json!({"settings": {"headers": null}, "secrets": {"headers": null}, "enabled": true});
     shown["settings"] = json!({"baseUrl": "http://api.example/v1/"});
     shown["secrets"] = json!({});

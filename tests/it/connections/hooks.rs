@@ -47,6 +47,17 @@ async fn signed_request_changes_what_the_hook_names_once() {
 }
 
 #[tokio::test]
+async fn unreadable_key_file_is_no_fault_of_a_tenant() {
+    let (keys, _database, replica) = gateway().await;
+    let key = replica.acme("a").await;
+    replica.put("a", "x:1", "text").await;
+    std::fs::remove_file(keys.file()).unwrap();
+    let made = replica.http.admin(&key, "POST", "/agents/a/hooks", Some(json!({"uris": ["x:1"]}))).await;
+    assert_eq!(made.status, 500);
+    assert!(!made.text().contains("sources.key"), "{}", made.text());
+}
+
+#[tokio::test]
 async fn message_is_counted_once_in_ten_minutes() {
     let (keys, database, start) = (Keys::new(), database().await, OffsetDateTime::now_utc());
     let clock = ManualClock::at(start);
@@ -80,6 +91,7 @@ async fn unknown_hook_and_bad_signature_are_refused_alike() {
     let refused = [
         new().send(&replica, "00000000-0000-7000-8000-000000000000", &secret).await,
         new().send(&replica, "unknown", &secret).await,
+        new().send(&replica, "%FF", &secret).await,
         new().send(&replica, &deleted, &its_secret).await,
         new().send(&replica, &id, &its_secret).await,
         Message { signed: Some("[]"), ..new() }.send(&replica, &id, &secret).await,

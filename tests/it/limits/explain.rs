@@ -117,6 +117,10 @@ async fn explain_is_for_managers_and_hides_foreign_keys() {
     assert_eq!(status(&own, "a", unknown).await, 403);
     assert_eq!([status(owner, "a", &foreign).await, status(owner, "a", unknown).await], [404, 404]);
     assert_eq!(status(owner, "r", &foreign).await, 404);
+    let mistyped =
+        json!({"keyId": foreign, "request": {"method": "resources/read", "param": {"uri": "x:1"}}});
+    let refused = replica.admin("POST", "/agents/a/explain", Some(mistyped)).await;
+    assert_eq!(refused.json()["code"], "invalid_params", "{}", refused.text());
     let explanation = explain(&replica, "a", json!({"keyId": foreign})).await;
     assert_eq!(explanation["rule"], "wrong_agent", "the operator sees the reason");
 }
