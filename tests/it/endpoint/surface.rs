@@ -90,6 +90,11 @@ async fn preflight_is_answered_for_allowed_origins_only() {
         let expected = if path.starts_with("/admin") { &admin_allowed } else { &allowed };
         assert_eq!(&answer, expected, "{path}");
     }
+    // The request itself may have a credential, which decides about a foreign host.
+    let headers = [("host", "box.example"), ("origin", ORIGIN), requested_method];
+    let mut answer = send(&replica, "OPTIONS", "/a/mcp", &headers).await;
+    answer["headers"].as_object_mut().unwrap().remove("cache-control");
+    assert_eq!(answer, allowed);
     let refused = error(403, "null", -31013, "forbidden_origin", "this Origin is not allowed");
     for origin in [
         "https://evil.example",
