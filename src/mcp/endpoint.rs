@@ -171,7 +171,11 @@ impl Endpoint {
             Err(fault) => match admission.charge(other) {
                 Ok(status) => {
                     request.rate_limit = status;
-                    fail(request, &fault)
+                    match fault {
+                        // Nothing is read yet if it declares its length.
+                        Fault::PayloadTooLarge(_) => Box::pin(refuse(request, &fault, body)).await,
+                        fault => fail(request, &fault),
+                    }
                 }
                 Err(fault) => fail(request, &fault),
             },

@@ -43,6 +43,8 @@ async fn checks_of_a_request_take_place_in_the_documented_order() {
         (&[key(&fresh), json], &short, "method_not_found"),
     ] {
         let answer = replica.http.send("POST", "/a/mcp", headers, body.clone()).await;
-        assert_eq!(answer.json()["error"]["data"]["code"], expected, "{}", answer.text());
+        let answered = answer.json();
+        assert_eq!(answered["error"]["data"]["code"], expected, "{answered}");
+        assert_eq!(answered["id"], 1, "of each body that is not too long to be read: {answered}");
     }
 }
