@@ -81,21 +81,22 @@ pub(super) async fn read(
     Params(query): Params<AuditQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
+    let (form, page) = (Form::of(&headers), PageParams::new(query.limit, query.cursor.clone()));
+    if form.is_some() && page != PageParams::default() {
+        return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
+    }
     let filter = filter(&app, &authority, &query).await?;
+    let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
+    let uid = agent.or(filter.tenant.map(|tenant| tenant.0)).unwrap_or_default();
+    let page = page.open(&app.seal, "audit", uid)?;
     let intake = &authority.call().intake;
     let _permit = intake.wait(app.queries.acquire_audit_read(intake.payer())).await?;
     let sees_hidden = authority.audit()?.sees_hidden();
-    if let Some(form) = Form::of(&headers) {
-        if query.limit.is_some() || query.cursor.is_some() {
-            return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
-        }
-        let rows = stream((app, intake.payer()), filter, (form, sees_hidden)).await?;
+    if let Some(form) = form {
+        let rows = stream((Arc::clone(&app), intake.payer()), filter, (form, sees_hidden)).await?;
         let body = Body::from_stream(rows);
         return Ok(([(CONTENT_TYPE, form.mime_type())], body).into_response());
     }
-    let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
-    let uid = agent.or(filter.tenant.map(|tenant| tenant.0)).unwrap_or_default();
-    let page = PageParams::new(query.limit, query.cursor.clone()).open(&app.seal, "audit", uid)?;
     let wrong = || Fault::invalid_params("cursor is not valid for this list");
     let after = (!page.after.is_empty()).then(|| AuditPosition::parse(&page.after).ok_or_else(wrong));
     let rows = app.audit.log.rows(&filter, after.transpose()?, page.read()).await.map_err(Fault::from)?;

@@ -84,6 +84,7 @@ impl Catalog {
         condition: Precondition,
         audited: AuditedWrite,
     ) -> Result<Applied, Fault> {
+        self.check_revision(agent, &condition).await?;
         self.check_manifest(agent, &wanted).await?;
         let (catalog, agent) = (Arc::clone(self), AgentRef::from(agent));
         self.writer
@@ -104,6 +105,21 @@ impl Catalog {
                     .await
             })
             .await
+    }
+
+    /// Compares the agent's revision with what a request requires, if anything: before work that the request would cause in
+    /// vain. The write compares it again.
+    ///
+    /// # Errors
+    /// [`Fault::RevisionMismatch`]; [`Fault::NotFound`] if the agent is gone.
+    pub async fn check_revision(&self, agent: &Agent, condition: &Precondition) -> Result<(), Fault> {
+        if *condition == Precondition::default() {
+            return Ok(());
+        }
+        let mut view = self.store.snapshot().await?;
+        let revision = present(&mut view, agent).await?;
+        view.end().await?;
+        condition.check(Some(revision))
     }
 
     /// A dry run of [`apply_manifest`](Self::apply_manifest) of a manifest that passed

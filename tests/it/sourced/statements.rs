@@ -98,6 +98,30 @@ async fn statement_is_prepared_when_it_is_registered() {
 }
 
 #[tokio::test]
+async fn statement_is_not_prepared_for_a_write_whose_condition_fails() {
+    let site = Site::new().await;
+    let bearer = format!("Bearer {}", site.replica.operator);
+    let put = async |path: String, condition: (&'static str, &'static str), body: Value| {
+        let headers = [("authorization", &*bearer), ("content-type", "application/json"), condition];
+        site.replica.http.send("PUT", &format!("/admin/v1{path}"), &headers, body.to_string()).await.status
+    };
+    let source = statement("@none", "json");
+    let body = json!({"name": "a", "source": source});
+    let manifest = json!({"apiVersion": "waggle/v1", "resources": [
+        {"uri": "test://a", "name": "a", "source": source}]});
+    let (one, all) = (resource("notes", "test://a"), "/agents/notes/manifest");
+    for (condition, expected) in [(("if-match", "\"9\""), 412), (("if-none-match", "\"9\""), 400)] {
+        assert_eq!(put(one.clone(), condition, body.clone()).await, expected, "{condition:?}");
+        assert_eq!(put(all.to_owned(), condition, manifest.clone()).await, expected, "{condition:?}");
+        assert_eq!(
+            put(format!("{all}?dryRun=true"), condition, manifest.clone()).await,
+            expected,
+            "{condition:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn dry_runs_await_databases_without_permits_for_queries() {
     let site = Site::new().await;
     site.replica.tenant("rival").await;
