@@ -113,6 +113,11 @@ impl Loader {
         self.feed.unproven_for().is_zero()
     }
 
+    /// Whether the last sweep failed.
+    pub fn is_unreachable(&self) -> bool {
+        self.feed.is_unreachable()
+    }
+
     /// The state of the change feed.
     pub fn health(&self) -> FeedStatus {
         self.feed.status()

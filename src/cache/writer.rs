@@ -109,8 +109,8 @@ impl Writer {
         audited: &AuditedWrite,
         work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
-        let queued = self.queue.enter(scope)?;
-        let acquired = self.admitted(queued.acquire()).await?;
+        let queued = self.queue.enter(scope).map_err(|fault| self.cause_of(fault))?;
+        let acquired = self.acquire(&queued).await?;
         self.in_time(self.write_alone(acquired, audited, work)).await
     }
 
@@ -123,25 +123,24 @@ impl Writer {
         audited: &AuditedWrite,
         work: impl Fn() -> W,
     ) -> Result<T, Fault> {
-        let queued = self.queue.enter(scope)?;
-        let acquired = self.admitted(queued.acquire()).await?;
+        let queued = self.queue.enter(scope).map_err(|fault| self.cause_of(fault))?;
+        let acquired = self.acquire(&queued).await?;
         self.in_time(async {
             match self.write_shared(&queued, acquired, audited, work()).await {
                 Some(done) => done,
-                None => self.write_alone(self.admitted(queued.acquire()).await?, audited, work()).await,
+                None => self.write_alone(self.acquire(&queued).await?, audited, work()).await,
             }
         })
         .await
     }
 
-    /// What a write waits for before it begins. While the database is away others hold it, which is no overload.
-    async fn admitted<T>(&self, waiting: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        let admitted = waiting.await;
-        if admitted.is_err() && self.feed.is_unreachable() {
-            Err(Fault::StorageUnavailable)
-        } else {
-            admitted
-        }
+    async fn acquire(&self, queued: &QueuedWriter<'_, OpenTransaction>) -> Result<Acquired, Fault> {
+        queued.acquire().await.map_err(|fault| self.cause_of(fault))
+    }
+
+    /// What a wait for a write failed with `fault` for ([`ChangeFeed::cause_of`]).
+    pub fn cause_of(&self, fault: Fault) -> Fault {
+        self.feed.cause_of(fault)
     }
 
     /// Past the deadline it is not known whether the commit took place: the sweep finds it if it did, and memory does not
@@ -296,7 +295,7 @@ impl Writer {
         &self,
         statement: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, Fault> {
-        let _share = self.admitted(self.queue.acquire_share()).await?;
+        let _share = self.queue.acquire_share().await.map_err(|fault| self.cause_of(fault))?;
         let done = tokio::time::timeout(self.queue.deadline(), statement).await;
         Ok(done.unwrap_or(Err(StoreError::Timeout))?)
     }

@@ -181,7 +181,8 @@ impl Identity {
     ///
     /// # Errors
     /// [`Fault::Unauthenticated`] without a credential, [`Fault::Forbidden`], [`Fault::InsufficientScope`],
-    /// [`Fault::AgentDisabled`]; the same for an unknown agent and one that the credential does not reach.
+    /// [`Fault::AgentDisabled`]; the same for an unknown agent and one that the credential does not reach:
+    /// [`Fault::StorageUnavailable`] while the database is unreachable.
     pub async fn admit(
         &self,
         grant: Option<Arc<Grant>>,
@@ -191,8 +192,13 @@ impl Identity {
         let credential = credential_of(grant.as_ref());
         let payer = credential.map_or_else(|| client.into(), |own| Payer::Tenant(own.tenant));
         let access = self.access_by_slug(payer, slug).await?;
-        let access = decide(credential, access)?;
-        Ok(Caller::new(grant, access))
+        match decide(credential, access) {
+            // As an agent that is not in memory, which cannot be told from an unknown one either.
+            Err(Fault::Forbidden | Fault::Unauthenticated) if self.loader.is_unreachable() => {
+                Err(Fault::StorageUnavailable)
+            }
+            decided => Ok(Caller::new(grant, decided?)),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use super::audience::Audience;
+use super::fault::Fault;
 use super::ids::{AgentId, AgentRef, ResourceUri, TenantId};
 use super::label::CallerLabels;
 use super::scope::{Change, Revision, Scope};
@@ -80,6 +81,15 @@ pub trait ChangeFeed: Send + Sync + 'static {
 
     /// Whether the last sweep failed.
     fn is_unreachable(&self) -> bool;
+
+    /// What a wait failed with `fault` for. While the database is unreachable, others hold what it waited for until their
+    /// timeouts, which is no overload.
+    fn cause_of(&self, fault: Fault) -> Fault {
+        match fault {
+            Fault::Unavailable { .. } if self.is_unreachable() => Fault::StorageUnavailable,
+            fault => fault,
+        }
+    }
 
     /// The state of the feed, for readiness.
     fn status(&self) -> FeedStatus;

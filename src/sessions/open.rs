@@ -138,19 +138,21 @@ impl Sessions {
         let began = Instant::now();
         loop {
             let write = |batch: Vec<_>| self.insert(batch);
-            match self.inserts.write(payer, Arc::clone(&new), write).await? {
+            let inserted = self.inserts.write(payer, Arc::clone(&new), write).await;
+            match inserted.map_err(|fault| self.writer.cause_of(fault))? {
                 OpenOutcome::Opened(since) => {
                     return Ok(OpenedSession { sessions: self, id, since, received: false });
                 }
                 OpenOutcome::NoAgent => return Err(Fault::Forbidden),
                 // Concurrently opened sessions of the same holder may take the freed capacity.
                 OpenOutcome::Full if began.elapsed() >= self.writer.longest_wait() => {
-                    return Err(Fault::BUSY);
+                    return Err(self.writer.cause_of(Fault::BUSY));
                 }
                 OpenOutcome::Full => {}
             }
             let write = |batch: Vec<_>| self.reduce_all(batch);
-            self.reductions.write(payer, (payer, new.agent, new.holder), write).await??;
+            let reduced = self.reductions.write(payer, (payer, new.agent, new.holder), write).await;
+            reduced.map_err(|fault| self.writer.cause_of(fault))??;
         }
     }
 

@@ -202,6 +202,11 @@ async fn memory_is_served_for_a_bounded_time_without_database() {
     let (_, unseen) = replica.key("a", &["mcp"]).await;
     replica.put("a", "x:1", "kept").await;
     assert_eq!(replica.http.text("a", &key, "x:1").await.as_deref(), Some("kept"));
+    replica.tenant("rival").await;
+    replica.agent("rival", "theirs").await;
+    let (_, foreign) = replica.key("theirs", &["mcp"]).await;
+    replica.put("theirs", "x:1", "kept").await;
+    assert_eq!(replica.http.text("theirs", &foreign, "x:1").await.as_deref(), Some("kept"));
 
     proxy.swallow(true);
     let is_known = async || replica.http.get("/readyz").await.text().contains("listen_lost");
@@ -218,6 +223,9 @@ async fn memory_is_served_for_a_bounded_time_without_database() {
             "data": {"code": "storage_unavailable"},
         }})
     );
+    let in_memory = replica.http.post("theirs", &key, &list).await;
+    assert_eq!(in_memory.visible(), replica.http.post("never-asked-for", &key, &list).await.visible());
+    assert_eq!(in_memory.status, StatusCode::SERVICE_UNAVAILABLE);
 
     let is_refused =
         async || replica.http.post("a", &key, &list).await.status == StatusCode::SERVICE_UNAVAILABLE;

@@ -152,8 +152,7 @@ impl Interrupted {
     pub(super) fn fault(&self, surfaces: &Surfaces) -> Fault {
         match self {
             Self::Panic => Fault::Internal("a handler panicked".to_owned()),
-            Self::Deadline if surfaces.feed.is_unreachable() => Fault::StorageUnavailable,
-            Self::Deadline => Fault::BUSY,
+            Self::Deadline => surfaces.feed.cause_of(Fault::BUSY),
         }
     }
 }
