@@ -81,7 +81,7 @@ pub(super) async fn create(
         tenants: new.tenants.into(),
         settings: new.settings,
         secrets: SecretChanges(new.secrets.0),
-        limits: new.limits.over(ConnectionLimits::default())?,
+        limits: new.limits.apply_to(ConnectionLimits::default())?,
         enabled: new.enabled,
     };
     let (status, audited) = authority.answers(StatusCode::CREATED);

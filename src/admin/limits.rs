@@ -78,7 +78,7 @@ impl LimitBounds {
         if [limit.per_second, limit.burst].into_iter().flatten().any(|units| units > Rate::MAX) {
             return Err(Fault::invalid_params(format!("limits: at most {} units", Rate::MAX)));
         }
-        let rate = limit.over(default);
+        let rate = limit.effective(default);
         if limit.burst == Some(0) || rate.is_some_and(|rate| rate.burst.get() < self.dearest) {
             return Err(Fault::invalid_params(format!(
                 "limits: burst must be at least {}, the highest cost of a request",

@@ -75,7 +75,7 @@ pub(super) async fn build(
     let limits = Arc::new(Limits::new(limit_options(settings)));
     let recorder = start_recorder(settings, (&store, &sources), &audit, &background);
     let tracer = traces::start(settings, &sources, &background)?;
-    end_streams(&feed, listeners.stop.clone(), &background);
+    end_streams_at_shutdown(&feed, listeners.stop.clone(), &background);
     let authenticator = Authenticator::new(
         Arc::clone(&services.identity),
         Arc::clone(&limits),
@@ -98,7 +98,7 @@ pub(super) async fn build(
     };
     let shared = Shared { settings, services: &services, seal, authenticator, recorder, limits, tracer };
     let endpoint = shared.endpoint(&feed, listeners.stop.clone());
-    let admin = admin::router(Arc::new(shared.admin()));
+    let admin = admin::router(Arc::new(shared.admin(&feed)));
     let options = shared.surface_options(&credentials);
     let surfaces = Surfaces::new((endpoint, admin, metrics), Arc::clone(&feed) as _, options);
     let gateway = Gateway::new(surfaces, Arc::clone(&services.catalog), ids, gateway_options(settings));
@@ -161,7 +161,7 @@ fn start_recorder(
 }
 
 /// Ends streams once the listeners close. They do not wait for the token; a recheck makes them read it.
-fn end_streams(feed: &Arc<Feed>, closing: CancellationToken, background: &Background) {
+fn end_streams_at_shutdown(feed: &Arc<Feed>, closing: CancellationToken, background: &Background) {
     let feed = Arc::clone(feed);
     background.tasks.spawn(async move {
         closing.cancelled().await;
@@ -206,7 +206,7 @@ impl Shared<'_> {
     }
 
     /// The administration API.
-    fn admin(&self) -> Admin {
+    fn admin(&self, feed: &Arc<Feed>) -> Admin {
         let Self { settings, services, .. } = self;
         Admin {
             identity: Arc::clone(&services.identity),
@@ -214,7 +214,10 @@ impl Shared<'_> {
             connections: Arc::clone(&services.connections),
             audit: AuditReader::new(Arc::clone(self.recorder.audit())),
             authenticator: self.authenticator.clone(),
-            queries: Arc::new(QueryLimiter::new(settings.database.max_connections as usize)),
+            queries: Arc::new(QueryLimiter::new(
+                settings.database.max_connections as usize,
+                Arc::clone(feed) as _,
+            )),
             usage: Arc::clone(self.recorder.usage()),
             settable: LimitBounds {
                 dearest: settings.costs.highest().1,

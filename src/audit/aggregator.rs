@@ -96,7 +96,7 @@ impl Aggregator {
                 window.admit_unauthenticated(event.client.network()) || window.add(event)
             }
             (_, Some(key)) if is_free => {
-                let rate = event.actor.limits.over(self.key_rate);
+                let rate = event.actor.limits.effective(self.key_rate);
                 let most = rate.map_or(ROWS_PER_KEY, |rate| rate.burst.get());
                 let mut window = self.state.lock();
                 window.admit_free(key, most) || window.add(event)

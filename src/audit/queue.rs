@@ -192,7 +192,7 @@ impl EventQueue {
         if self.should_report() {
             tracing::error!(
                 shed,
-                "audit events lost: the database is unreachable and the spill file full or missing"
+                "audit events lost: neither the database nor a spill file takes them in time"
             );
         }
     }

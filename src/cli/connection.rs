@@ -125,14 +125,14 @@ impl Connection {
             Command::List => objects.list("/connections"),
             Command::Get { id } => objects.get(path(&id)),
             Command::Create { id, kind, flags, body } => {
-                let mut members = flags.over(body, &[], sources)?;
+                let mut members = flags.merge_into(body, &[], sources)?;
                 members.set("id", &id)?;
                 members.set_some("kind", kind.as_ref())?;
                 let call = Request::new(Method::POST, "/connections").json(&members)?;
                 objects.write("created", &id, &call)
             }
             Command::Update { id, flags, remove_secret, body } => {
-                let members = flags.over(body, &remove_secret, sources)?;
+                let members = flags.merge_into(body, &remove_secret, sources)?;
                 objects.write("updated", &id, &Request::new(Method::PATCH, path(&id)).json(&members)?)
             }
             Command::Delete { id } => objects.write("deleted", &id, &Request::delete(path(&id))),
@@ -164,7 +164,7 @@ impl Connection {
 
 impl Flags {
     /// The members of the file, replaced by those that are given.
-    fn over(
+    fn merge_into(
         self,
         body: BodyFile,
         removed_secrets: &[String],

@@ -37,7 +37,7 @@ pub(super) trait DefinitionFlags: Args + Serialize {
     }
 
     /// The members of a file, replaced by those of the flags.
-    fn over(&self, body: BodyFile) -> Result<ObjectMembers, Failure> {
+    fn merge_into(&self, body: BodyFile) -> Result<ObjectMembers, Failure> {
         let mut members = body.members()?;
         self.set(&mut members)?;
         Ok(members)
@@ -160,11 +160,11 @@ impl<F: DefinitionFlags> DefinitionCommand<F> {
             Self::Create { it, flags, body } => {
                 // A definition that exists is not replaced.
                 let condition = Some(("if-none-match", "*".to_owned()));
-                let call = Request::new(Method::PUT, kind.path(&it)?).json(&flags.over(body)?)?;
+                let call = Request::new(Method::PUT, kind.path(&it)?).json(&flags.merge_into(body)?)?;
                 objects()?.write("created", &it.id, &Request { condition, ..call })
             }
             Self::Update { it, flags, body } => {
-                let changed = flags.over(body)?;
+                let changed = flags.merge_into(body)?;
                 objects()?.replace(kind.path(&it)?, &it.id, |members| members.replace_with(&changed))
             }
             Self::Delete(it) => objects()?.write("deleted", &it.id, &Request::delete(kind.path(&it)?)),

@@ -134,7 +134,7 @@ impl ConnectionLimitChanges {
     ///
     /// # Errors
     /// [`Fault::InvalidParams`], which names the first member out of range.
-    pub fn over(self, limits: ConnectionLimits) -> Result<ConnectionLimits, Fault> {
+    pub fn apply_to(self, limits: ConnectionLimits) -> Result<ConnectionLimits, Fault> {
         let changed = ConnectionLimits {
             timeout_ms: self.timeout_ms.unwrap_or(limits.timeout_ms),
             max_bytes: self.max_bytes.unwrap_or(limits.max_bytes),

@@ -142,8 +142,8 @@ impl KeyBounds {
                 "labels: the key must expire by {end}, when the calling key does"
             )));
         }
-        let own = maker.limits.over(self.default);
-        if Rate::exceeds(key.limits.over(self.default), own) {
+        let own = maker.limits.effective(self.default);
+        if Rate::exceeds(key.limits.effective(self.default), own) {
             return Err(above("the limits of the calling key", own));
         }
         Ok(())
@@ -161,8 +161,8 @@ impl KeyBounds {
         self.check_reach(old)?;
         let expires_at = old.asked_expiry.into_iter().chain(maker.expires_at).min();
         let mut limits = old.limits;
-        if let Some(tighter) = Rate::tighter(limits.over(self.default), own)
-            && Rate::exceeds(limits.over(self.default), own)
+        if let Some(tighter) = Rate::tighter(limits.effective(self.default), own)
+            && Rate::exceeds(limits.effective(self.default), own)
         {
             limits.owner = tighter.into();
         }
@@ -172,7 +172,7 @@ impl KeyBounds {
     /// The rate of the calling key; `None` for the operator.
     #[expect(clippy::option_option, reason = "no bound at all is not the same as a key without a limit")]
     fn own_rate(&self) -> Option<Option<Rate>> {
-        self.maker.as_ref().map(|maker| maker.limits.over(self.default))
+        self.maker.as_ref().map(|maker| maker.limits.effective(self.default))
     }
 
     /// The limit that an owner key with the rate `own` may set in addition to the operator's.
@@ -182,13 +182,13 @@ impl KeyBounds {
         asked: Option<RateLimit>,
         own: Option<Rate>,
     ) -> Result<RateLimit, Fault> {
-        let ceiling = operator.over(self.default);
+        let ceiling = operator.effective(self.default);
         let most = Rate::tighter(ceiling, own);
         let Some(asked) = asked else {
             let inherited = most.filter(|_| Rate::exceeds(ceiling, own));
             return Ok(inherited.map(RateLimit::from).unwrap_or_default());
         };
-        let rate = asked.over(most);
+        let rate = asked.effective(most);
         if Rate::exceeds(rate, ceiling) {
             return Err(if operator == RateLimit::default() {
                 Fault::invalid_params("limits: only the operator can set more than the default rate")

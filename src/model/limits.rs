@@ -132,7 +132,7 @@ impl UseLimits {
 
 impl RateLimit {
     /// The effective rate, given the default of the settings; `None` for no limit.
-    pub fn over(self, default: Option<Rate>) -> Option<Rate> {
+    pub fn effective(self, default: Option<Rate>) -> Option<Rate> {
         match (self.per_second, self.burst) {
             (None, None) => default,
             (None, Some(burst)) => default.and_then(|rate| Rate::new(rate.per_second.get(), burst)),
@@ -161,13 +161,13 @@ pub struct KeyLimits {
 impl KeyLimits {
     /// The rate without the owner's part, given the default of the settings.
     pub fn ceiling(self, default: Option<Rate>) -> Option<Rate> {
-        self.operator.over(default)
+        self.operator.effective(default)
     }
 
     /// The effective rate, given the default of the settings; `None` for no limit.
-    pub fn over(self, default: Option<Rate>) -> Option<Rate> {
+    pub fn effective(self, default: Option<Rate>) -> Option<Rate> {
         let ceiling = self.ceiling(default);
-        Rate::tighter(ceiling, self.owner.over(ceiling))
+        Rate::tighter(ceiling, self.owner.effective(ceiling))
     }
 
     /// Both parts combined into one limit.
@@ -332,7 +332,7 @@ mod tests {
             (none, limit(300, 600), default, limit(300, 600)),
         ] {
             let limits = KeyLimits { operator, owner };
-            assert_eq!(limits.over(default), rate, "{limits:?}");
+            assert_eq!(limits.effective(default), rate, "{limits:?}");
             assert_eq!(limits.combined(), combined, "{limits:?}");
         }
     }
@@ -351,13 +351,13 @@ mod tests {
     #[test]
     fn given_values_override_the_default() {
         let default = Rate::new(200, 400);
-        let over = |per_second, burst| RateLimit { per_second, burst }.over(default);
-        assert_eq!(over(None, None), default);
-        assert_eq!(over(Some(10), None), Rate::new(10, 20));
-        assert_eq!(over(Some(10), Some(5)), Rate::new(10, 5));
-        assert_eq!(over(None, Some(5)), Rate::new(200, 5));
-        assert_eq!(over(Some(0), Some(5)), None);
-        assert_eq!(RateLimit { per_second: None, burst: Some(5) }.over(None), None);
+        let effective = |per_second, burst| RateLimit { per_second, burst }.effective(default);
+        assert_eq!(effective(None, None), default);
+        assert_eq!(effective(Some(10), None), Rate::new(10, 20));
+        assert_eq!(effective(Some(10), Some(5)), Rate::new(10, 5));
+        assert_eq!(effective(None, Some(5)), Rate::new(200, 5));
+        assert_eq!(effective(Some(0), Some(5)), None);
+        assert_eq!(RateLimit { per_second: None, burst: Some(5) }.effective(None), None);
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Connections {
             new.tenants = tenants(write, names).await?;
         }
         merge(&mut new.settings, change.settings);
-        new.limits = change.limits.over(old.limits)?;
+        new.limits = change.limits.apply_to(old.limits)?;
         new.enabled = change.enabled.unwrap_or(old.enabled);
         if new.settings != old.settings || !change.secrets.0.is_empty() {
             self.set_secrets(&mut new, change.secrets).await?;

@@ -260,13 +260,13 @@ impl<C: Clock + Clone> Limits<C> {
         credential: &Credential,
         cost: u32,
     ) -> Result<Option<RateLimitStatus>, Fault> {
-        let rate = credential.limits.over(self.options.key);
+        let rate = credential.limits.effective(self.options.key);
         let key = self.holders.of(RateLimitHolder::Key(credential.key), rate);
         self.charge([(LimitScope::Key, key)].iter(), cost, self.holders.now())
     }
 
     fn key_of(&self, credential: &Credential) -> (LimitScope, Arc<Limiter>) {
-        let rate = credential.limits.over(self.options.key);
+        let rate = credential.limits.effective(self.options.key);
         (LimitScope::Key, self.calls.of(RateLimitHolder::Key(credential.key), rate))
     }
 }

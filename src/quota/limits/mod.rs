@@ -208,14 +208,14 @@ impl<C: Clock + Clone> Limits<C> {
     ) -> [Option<(LimitScope, RateLimitHolder, Option<Rate>)>; 3] {
         let own = subject.is_own;
         let key = subject.credential.map(|credential| {
-            let rate = credential.limits.over(self.options.key);
+            let rate = credential.limits.effective(self.options.key);
             (LimitScope::Key, RateLimitHolder::Key(credential.key), rate)
         });
         let counted = subject.limits.quota_holder;
         let agent = if own { RateLimitHolder::Agent(counted) } else { RateLimitHolder::Anonymous(counted) };
-        let agent = (LimitScope::Agent, agent, subject.limits.agent.rate().over(self.options.agent));
+        let agent = (LimitScope::Agent, agent, subject.limits.agent.rate().effective(self.options.agent));
         let tenant = own.then(|| {
-            let rate = subject.limits.tenant.rate().over(self.options.tenant);
+            let rate = subject.limits.tenant.rate().effective(self.options.tenant);
             (LimitScope::Tenant, RateLimitHolder::Tenant(subject.tenant), rate)
         });
         [key, Some(agent), tenant]

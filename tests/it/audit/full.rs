@@ -72,11 +72,12 @@ async fn full_batched_log_loses_events_and_reports_how_many() {
     let loses = Instant::now();
     let lines = || lost_lines(&audit_site);
     eventually("the loss is logged repeatedly", async || lines().len() >= 3).await;
+    // The queue may have been full before the file.
+    eventually("the file is nearly full", async || audit_site.number("spilled_bytes").await > 500_000).await;
     let count = readers.stop().await;
     let logged_for = loses.elapsed();
     let lost = audit_site.number("lost_total").await;
     println!("{count} requests, {lost} of them lost");
-    assert!(audit_site.number("spilled_bytes").await > 500_000);
     assert!(audit_site.number("waiting").await >= 400);
 
     audit_site.proxy.fail(Fault::None);
