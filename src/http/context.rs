@@ -201,6 +201,10 @@ impl RequestContext {
             hidden: &mut self.hidden,
             messages: &mut self.messages,
             quotas: self.quotas.as_ref(),
+            is_free: matches!(
+                self.counted,
+                Some((MethodLabel::Known(method), era)) if method.exists_in(era) && !method.cost().takes_quota()
+            ),
         }
     }
 }
@@ -214,6 +218,8 @@ pub struct CompletedRequest<'a> {
     messages: &'a mut Vec<BatchMessage>,
     /// The quotas that it counts against.
     pub quotas: Option<&'a ChargedQuotas>,
+    /// Whether it takes nothing from them.
+    pub is_free: bool,
 }
 
 impl CompletedRequest<'_> {

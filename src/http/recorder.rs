@@ -87,7 +87,7 @@ impl RequestRecorder {
         let Some(event) = completed.event() else {
             let events = completed.events();
             for event in &events.events {
-                self.count_call(completed.quotas, event);
+                self.count_call((completed.quotas, completed.is_free), event);
             }
             return if events.have_checks() {
                 Box::pin(self.audit.record_later(|| events.checked())).await
@@ -95,7 +95,7 @@ impl RequestRecorder {
                 Box::pin(self.audit.record_all(&events.events)).await
             };
         };
-        self.count_call(completed.quotas, event);
+        self.count_call((completed.quotas, completed.is_free), event);
         self.audit.record(event).await
     }
 
@@ -103,11 +103,11 @@ impl RequestRecorder {
     pub fn record_stream_end(&self, mut event: Event, quotas: Option<&ChargedQuotas>) {
         event.at = self.audit.now();
         let usage = Usage { bytes_out: event.bytes_out.unwrap_or(0), ..Usage::default() };
-        self.count(quotas, &event, &usage);
+        self.count((quotas, false), &event, &usage);
         self.audit.record_detached(&event);
     }
 
-    fn count_call(&self, quotas: Option<&ChargedQuotas>, event: &Event) {
+    fn count_call(&self, quotas: (Option<&ChargedQuotas>, bool), event: &Event) {
         let denied = event.outcome.is_denied();
         let usage = Usage {
             calls: 1,
@@ -119,10 +119,10 @@ impl RequestRecorder {
         self.count(quotas, event, &usage);
     }
 
-    /// Counts the usage of an admitted request.
-    fn count(&self, quotas: Option<&ChargedQuotas>, event: &Event, usage: &Usage) {
+    /// Counts the usage of an admitted request, which may be free of charge.
+    fn count(&self, (quotas, is_free): (Option<&ChargedQuotas>, bool), event: &Event, usage: &Usage) {
         if let Some(subject) = quotas.and_then(|quotas| quotas.of(event)) {
-            self.usage.count(subject, usage_method(event), event.at, usage);
+            self.usage.count(subject, (usage_method(event), is_free), event.at, usage);
         }
     }
 }

@@ -17,7 +17,6 @@ use crate::model::agent::AccessLimits;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId, uuid_of_digest};
 use crate::model::limits::{LimitScope, Usage, UsageInterval, UsageRow, UseLimits};
-use crate::model::method::Method;
 use crate::model::sources::Sources;
 use crate::store::Store;
 use crate::telemetry::RepeatedWork;
@@ -155,11 +154,17 @@ impl UsageBook {
         Ok(())
     }
 
-    /// Counts the usage of an agent by a method at a time. The method is one of a fixed set of names. Quotas count the bytes of
-    /// requests that they count as calls.
-    pub fn count(&self, subject: QuotaSubject<'_>, method: &'static str, at: OffsetDateTime, usage: &Usage) {
+    /// Counts the usage of an agent by a method at a time. The method is one of a fixed set of names. The bytes of a request that
+    /// is free of charge (`is_free`) are taken from no quota.
+    pub fn count(
+        &self,
+        subject: QuotaSubject<'_>,
+        (method, is_free): (&'static str, bool),
+        at: OffsetDateTime,
+        usage: &Usage,
+    ) {
         self.counters.count(subject.agent, method, at, usage);
-        if Method::parse(method).is_some_and(|method| !method.cost().takes_quota()) {
+        if is_free {
             return;
         }
         let bytes = i64::try_from(usage.bytes_in + usage.bytes_out).unwrap_or(i64::MAX);

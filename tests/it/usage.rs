@@ -159,6 +159,13 @@ async fn discovery_is_answered_after_the_quota_is_used_up() {
     for _ in 0..10 {
         assert_eq!(modern(Some(discover), discover).await, (200, Value::Null), "nor does it take bytes");
     }
+    // An unknown method of the other era is a call like others.
+    limit(&replica, "/agents/a", json!({"callsPerDay": 2, "bytesPerDay": 2_000})).await;
+    let unknown = json!({"jsonrpc": "2.0", "id": "x".repeat(1_000), "method": discover});
+    for code in [-32601, -31016] {
+        assert_eq!(replica.http.post("a", &key, &unknown).await.json()["error"]["code"], code);
+    }
+    limit(&replica, "/agents/a", json!({"callsPerDay": 2, "bytesPerDay": 1_000_000})).await;
     assert_eq!(until_refused(&replica, "a", &key).await, 1);
     for _ in 0..2 {
         assert_eq!(modern(Some(discover), discover).await, (200, Value::Null));
