@@ -82,10 +82,10 @@ pub(super) async fn read(
     headers: HeaderMap,
 ) -> Answer<Response> {
     let (form, page) = (Form::of(&headers), PageParams::new(query.limit, query.cursor.clone()));
+    let filter = filter(&app, &authority, &query).await?;
     if form.is_some() && page != PageParams::default() {
         return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
     }
-    let filter = filter(&app, &authority, &query).await?;
     let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
     let uid = agent.or(filter.tenant.map(|tenant| tenant.0)).unwrap_or_default();
     let page = page.open(&app.seal, "audit", uid)?;

@@ -111,6 +111,8 @@ impl CatalogCall {
         let limits = self.app.content_limits;
         let input: K::Input = json(request, K::most_bytes(limits)).await?;
         let new = K::validate(input, key, limits)?;
+        // With the permit for queries, which the write has not.
+        self.app.catalog.check_condition::<K>(&agent, &new, &condition).await?;
         let (status, audited) = self.authority.answers_put();
         let written = self.app.catalog.put::<K>(&agent, new, condition, audited).await?;
         Ok((status(written.created), [(ETAG, etag(written.revision))]))

@@ -96,9 +96,8 @@ pub(super) async fn apply(
     let _permit = app.manifests.acquire(agent.tenant, &authority.call().intake).await?;
     let wanted = read(&app, body, slug).await?;
     let (status, applied) = if dry_run {
-        app.catalog.check_revision(&agent, &condition).await?;
         // Databases of tenants are awaited without the permit for queries, which is held for what follows: nothing is written.
-        authority.call().intake.wait(app.catalog.check_manifest(&agent, &wanted)).await?;
+        authority.call().intake.wait(app.catalog.check_manifest(&agent, &wanted, &condition)).await?;
         (StatusCode::OK, app.catalog.plan_manifest(&agent, &wanted, &condition).await?)
     } else {
         let (status, audited) = authority.answers(StatusCode::OK);

@@ -158,28 +158,30 @@ impl Catalog {
         condition: Precondition,
         audited: AuditedWrite,
     ) -> Result<Written, Fault> {
-        self.check_definition::<K>(agent, &new, &condition).await?;
+        K::check(self, agent.tenant, &new).await?;
         let (key, new) = (K::key_of(&new).clone(), Arc::new(new));
         self.put_made::<K>(agent, key, move |_| Ok(Arc::clone(&new)), condition, audited).await
     }
 
-    /// Checks a definition, which may take the database of a connection: not in vain if the present one is not what the
-    /// request requires. The write compares it again.
-    async fn check_definition<K: Registered>(
+    /// Compares the definition that another one would replace with what a request requires, if anything, before a check that
+    /// may ask the database of a connection, or render. The write compares it again.
+    ///
+    /// # Errors
+    /// [`Fault::RevisionMismatch`].
+    pub async fn check_condition<K: Registered>(
         &self,
         agent: &Agent,
         new: &K::New,
         condition: &Precondition,
     ) -> Result<(), Fault> {
-        if K::needs_check(new) && *condition != Precondition::default() {
-            let key: &str = K::key_of(new).borrow();
-            let mut view = self.store.snapshot().await?;
-            let old =
-                view.definitions::<K>(agent.into(), Some(&[key.to_owned()]), &self.sources).await?.pop();
-            view.end().await?;
-            condition.check(old.as_ref().map(K::revision))?;
+        if !K::needs_check(new) || *condition == Precondition::default() {
+            return Ok(());
         }
-        K::check(self, agent.tenant, new).await
+        let key: &str = K::key_of(new).borrow();
+        let mut view = self.store.snapshot().await?;
+        let old = view.definitions::<K>(agent.into(), Some(&[key.to_owned()]), &self.sources).await?.pop();
+        view.end().await?;
+        condition.check(old.as_ref().map(K::revision))
     }
 
     /// As [`put`](Self::put), with a definition that is computed from the one that it replaces, if any.

@@ -84,8 +84,7 @@ impl Catalog {
         condition: Precondition,
         audited: AuditedWrite,
     ) -> Result<Applied, Fault> {
-        self.check_revision(agent, &condition).await?;
-        self.check_manifest(agent, &wanted).await?;
+        self.check_manifest(agent, &wanted, &condition).await?;
         let (catalog, agent) = (Arc::clone(self), AgentRef::from(agent));
         self.writer
             .detached(async move {
@@ -105,21 +104,6 @@ impl Catalog {
                     .await
             })
             .await
-    }
-
-    /// Compares the agent's revision with what a request requires, if anything: before work that the request would cause in
-    /// vain. The write compares it again.
-    ///
-    /// # Errors
-    /// [`Fault::RevisionMismatch`]; [`Fault::NotFound`] if the agent is gone.
-    pub async fn check_revision(&self, agent: &Agent, condition: &Precondition) -> Result<(), Fault> {
-        if *condition == Precondition::default() {
-            return Ok(());
-        }
-        let mut view = self.store.snapshot().await?;
-        let revision = present(&mut view, agent).await?;
-        view.end().await?;
-        condition.check(Some(revision))
     }
 
     /// A dry run of [`apply_manifest`](Self::apply_manifest) of a manifest that passed
@@ -181,11 +165,17 @@ impl Catalog {
     }
 
     /// Makes the checks that need no lock on the agent. Statements of content sources are prepared at their databases, each of
-    /// which may take the time of its connection.
+    /// which may take the time of its connection: not in vain, if the agent's revision is not what the request requires. The
+    /// write compares it again.
     ///
     /// # Errors
     /// Those of [`apply_manifest`](Self::apply_manifest).
-    pub async fn check_manifest(&self, agent: &Agent, wanted: &NewManifest) -> Result<(), Fault> {
+    pub async fn check_manifest(
+        &self,
+        agent: &Agent,
+        wanted: &NewManifest,
+        condition: &Precondition,
+    ) -> Result<(), Fault> {
         each_kind!(K => check_list::<K>(listed::<K>(wanted), K::most(&self.limits))?);
         let mut checked = false;
         each_kind!(K => checked |= is_checked::<K>(wanted));
@@ -193,6 +183,9 @@ impl Catalog {
             return Ok(());
         }
         let mut view = self.store.snapshot().await?;
+        if *condition != Precondition::default() {
+            condition.check(Some(present(&mut view, agent).await?))?;
+        }
         let stored = by_kind!(Stored, K => {
             let registered = is_checked::<K>(wanted);
             if registered { view.definitions::<K>(agent.into(), None, &self.sources).await? } else { Vec::new() }
