@@ -51,6 +51,7 @@ fn enabled() -> bool {
 pub(super) struct Update {
     /// The tenants that may use it: a list of ids, or `"*"` for all.
     #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = NamedTenants, required = false)]
     pub(super) tenants: Option<NamedTenants>,
     /// Members to set; `null` removes one, others stay as they are.
     #[serde(default)]
@@ -64,6 +65,7 @@ pub(super) struct Update {
     pub(super) limits: ConnectionLimitChanges,
     /// Whether anything is fetched from it.
     #[serde(default, deserialize_with = "present")]
+    #[schema(value_type = bool, required = false)]
     pub(super) enabled: Option<bool>,
 }
 

@@ -51,11 +51,11 @@ pub(super) struct Question {
 pub(super) struct ExplainMessage {
     /// As in a message that was sent; not evaluated.
     #[serde(rename = "jsonrpc")]
-    #[schema(ignore)]
+    #[schema(value_type = Option<Value>)]
     _jsonrpc: Option<IgnoredAny>,
     /// As in a message that was sent; not evaluated.
     #[serde(rename = "id")]
-    #[schema(ignore)]
+    #[schema(value_type = Option<Value>)]
     _id: Option<IgnoredAny>,
     /// Its method, which decides its cost.
     method: String,

@@ -111,7 +111,8 @@ impl ManifestLimits {
         tenant: TenantId,
         intake: &Intake,
     ) -> Result<FairPermit<TenantId>, Fault> {
-        let acquire = async { self.permits.acquire(tenant, WAIT).await.ok_or(Fault::BUSY) };
+        let acquire =
+            async { self.permits.acquire(tenant, WAIT).await.ok_or_else(|| intake.cause_of(Fault::BUSY)) };
         intake.wait(acquire).await
     }
 }

@@ -166,14 +166,13 @@ impl Intake {
     /// Those of the wait and of the credential; [`Fault::Unavailable`].
     pub async fn wait<T>(&self, wait: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         self.pause_work();
-        let waited = wait.await;
-        let waited = waited.map_err(|fault| self.cause_of(fault))?;
+        let waited = wait.await?;
         self.resume_work().await?;
         Ok(waited)
     }
 
     /// What the wait of a request failed with `fault` for ([`ChangeFeed::cause_of`](crate::model::feed::ChangeFeed::cause_of)).
-    fn cause_of(&self, fault: Fault) -> Fault {
+    pub fn cause_of(&self, fault: Fault) -> Fault {
         match &self.held.lock().queries {
             Some(queries) => queries.cause_of(fault),
             None => fault,

@@ -181,7 +181,7 @@ impl Identity {
     ///
     /// # Errors
     /// [`Fault::Unauthenticated`] without a credential, [`Fault::Forbidden`], [`Fault::InsufficientScope`],
-    /// [`Fault::AgentDisabled`]; the same for an unknown agent and one that the credential does not reach:
+    /// [`Fault::AgentDisabled`]; the same for an unknown agent and one that the credential does not reach, for which it is
     /// [`Fault::StorageUnavailable`] while the database is unreachable.
     pub async fn admit(
         &self,

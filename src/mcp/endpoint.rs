@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, Response};
-use hyper::body::Incoming as IncomingBody;
+use hyper::body::{Body as HttpBody, Incoming as IncomingBody};
 use tokio_util::sync::CancellationToken;
 
 use super::call_handler::CallHandler;
@@ -172,8 +172,10 @@ impl Endpoint {
                 Ok(status) => {
                     request.rate_limit = status;
                     match fault {
-                        // Nothing is read yet if it declares its length.
-                        Fault::PayloadTooLarge(_) => Box::pin(refuse(request, &fault, body)).await,
+                        // Nothing is read yet of one that declares its length.
+                        Fault::PayloadTooLarge(_) if body.size_hint().exact().is_some() => {
+                            Box::pin(refuse(request, &fault, body)).await
+                        }
                         fault => fail(request, &fault),
                     }
                 }

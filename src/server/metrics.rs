@@ -300,7 +300,7 @@ impl Metrics {
     fn audit(&self, out: &mut Exposition) {
         let audit = self.recorder.audit();
         let stats = audit.stats();
-        let help = "Audit events lost: the database was unreachable, and the spill file full or missing.";
+        let help = "Audit events lost: neither the database nor a spill file took them in time.";
         out.counter("waggle_audit_lost_total", help, stats.lost);
         let help = "Rows added to the audit log.";
         out.counter("waggle_audit_rows_total", help, stats.written);

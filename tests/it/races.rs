@@ -226,6 +226,11 @@ async fn memory_is_served_for_a_bounded_time_without_database() {
     let in_memory = replica.http.post("theirs", &key, &list).await;
     assert_eq!(in_memory.visible(), replica.http.post("never-asked-for", &key, &list).await.visible());
     assert_eq!(in_memory.status, StatusCode::SERVICE_UNAVAILABLE);
+    let anonymous = async |agent: &str| {
+        let headers = [("content-type", "application/json")];
+        replica.http.send("POST", &format!("/{agent}/mcp"), &headers, list.to_string()).await.visible()
+    };
+    assert_eq!(anonymous("theirs").await, anonymous("never-asked-for-either").await);
 
     let is_refused =
         async || replica.http.post("a", &key, &list).await.status == StatusCode::SERVICE_UNAVAILABLE;

@@ -119,6 +119,9 @@ async fn explain_is_for_managers_and_hides_foreign_keys() {
     assert_eq!(status(owner, "r", &foreign).await, 404);
     let mistyped =
         json!({"keyId": foreign, "request": {"method": "resources/read", "param": {"uri": "x:1"}}});
+    let sent = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    let explanation = explain(&replica, "a", json!({"keyId": foreign, "request": sent})).await;
+    assert_eq!(explanation["rule"], "wrong_agent", "a message as it is sent");
     let refused = replica.admin("POST", "/agents/a/explain", Some(mistyped)).await;
     assert_eq!(refused.json()["code"], "invalid_params", "{}", refused.text());
     let explanation = explain(&replica, "a", json!({"keyId": foreign})).await;
