@@ -242,7 +242,7 @@ impl Git {
         };
         let Some((prefix, directory)) = directories.pop() else { return Ok(None) };
         let listing = Arc::clone(&commit);
-        let listed = blocking(move || listing.list(directory)).await?;
+        let listed = blocking(move || listing.list(directory, usize::MAX)).await?;
         let mut files = Vec::new();
         let is_deepest = prefix.matches('/').count() >= MAX_DEPTH;
         for Listed { name, id, is_directory } in listed {

@@ -221,7 +221,8 @@ impl S3 {
         if !exists {
             return Err(FetchError::NotFound);
         }
-        if files.iter().map(|(_, object)| object.size).sum::<u64>() > bounds.bytes {
+        let sizes = files.iter().map(|(_, object)| object.size);
+        if sizes.fold(0, u64::saturating_add) > bounds.bytes {
             return Err(FetchError::TooLarge);
         }
         files.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -350,8 +351,10 @@ fn validator(object: &ObjectMeta) -> Validator {
     Validator(object.e_tag.clone().unwrap_or_else(other).into_bytes())
 }
 
+/// When an object changed, if RFC 3339 can express it.
 fn modified(object: &ObjectMeta) -> Option<OffsetDateTime> {
-    OffsetDateTime::from_unix_timestamp(object.last_modified.timestamp()).ok()
+    let modified = OffsetDateTime::from_unix_timestamp(object.last_modified.timestamp());
+    modified.ok().filter(|at| at.year() >= 0)
 }
 
 /// What an error of the store means.

@@ -249,10 +249,11 @@ pub(super) fn stamp(metadata: &Metadata) -> Validator {
     Validator(parts.concat())
 }
 
-/// When a file changed.
+/// When a file changed, if RFC 3339 can express it.
 pub(super) fn modified(metadata: &Metadata) -> Option<OffsetDateTime> {
     let seconds = OffsetDateTime::from_unix_timestamp(metadata.mtime()).ok()?;
-    seconds.checked_add(time::Duration::nanoseconds(metadata.mtime_nsec()))
+    let modified = seconds.checked_add(time::Duration::nanoseconds(metadata.mtime_nsec()));
+    modified.filter(|at| at.year() >= 0)
 }
 
 /// Whether the last change is long enough ago that the next one has another time.

@@ -18,9 +18,11 @@ use crate::source::{Content, Entry, Fetched, Validator};
 /// No configuration of the host, no environment, no includes; objects of at most 64 MiB, which a small pack could unfold to
 /// far more.
 pub(super) fn options() -> gix::open::Options {
-    gix::open::Options::isolated()
-        .open_path_as_is(true)
-        .config_overrides(["gitoxide.objects.allocLimit=67108864", "protocol.version=2"])
+    gix::open::Options::isolated().open_path_as_is(true).config_overrides([
+        "gitoxide.objects.allocLimit=67108864",
+        "pack.threads=1",
+        "protocol.version=2",
+    ])
 }
 
 /// A commit of an open repository.
@@ -154,14 +156,11 @@ impl Commit {
             return Ok(Found::Unchanged);
         }
         let files: Vec<_> = if is_directory {
-            let files = self.list(id)?.into_iter().filter(|entry| !entry.is_directory);
+            let files = self.list(id, entries)?.into_iter().filter(|entry| !entry.is_directory);
             files.map(|entry| (Some(entry.name), entry.id)).collect()
         } else {
             vec![(None, id)]
         };
-        if files.len() > entries {
-            return Err(FetchError::TooLarge);
-        }
         let mut total = 0_u64;
         for (_, id) in &files {
             let size = repository.find_header(*id).map_err(|error| failure(&error))?.size();
@@ -185,11 +184,11 @@ impl Commit {
     }
 
     /// The files and directories directly in a directory, in byte order. Names that are no text are left out, as are
-    /// symbolic links and submodules.
-    pub(super) fn list(&self, directory: ObjectId) -> Result<Vec<Listed>, FetchError> {
+    /// symbolic links and submodules. At most so many files: a tree of 64 MiB names two million.
+    pub(super) fn list(&self, directory: ObjectId, most_files: usize) -> Result<Vec<Listed>, FetchError> {
         let repository = self.repository.to_thread_local();
         let tree = repository.find_tree(directory).map_err(|error| failure(&error))?;
-        let mut listed = Vec::new();
+        let (mut listed, mut files) = (Vec::new(), 0);
         for entry in tree.iter() {
             let entry = entry.map_err(|_| FetchError::BadContent)?;
             let is_directory = match entry.mode().kind() {
@@ -199,6 +198,10 @@ impl Commit {
             };
             let name = std::str::from_utf8(entry.filename()).ok().and_then(Segment::new);
             if let Some(name) = name {
+                files += usize::from(!is_directory);
+                if files > most_files {
+                    return Err(FetchError::TooLarge);
+                }
                 listed.push(Listed { name: name.as_str().to_owned(), id: entry.object_id(), is_directory });
             }
         }

@@ -1,9 +1,9 @@
-//! A stream that fails after a number of bytes, and is read at a pace: a row is received whole before it is seen.
+//! A stream that fails after a number of bytes or writes, and is read at a pace: a row is received whole before it is seen.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
@@ -11,17 +11,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::pace::{Pace, Pause};
 
-/// How many more bytes may be received, and how fast.
+/// The writes of a statement. The client asks for each type that it does not know, and for those in it before it goes on: the
+/// futures of a server's endless types would exceed the stack.
+const MAX_WRITES: u32 = 512;
+
+/// How many more bytes may be received, and how fast, and how many more writes sent.
 #[derive(Debug, Default)]
 pub(super) struct Allowance {
     /// 0 once they were exceeded.
     left: AtomicU64,
+    writes: AtomicU32,
     pace: Mutex<Option<Arc<Pace>>>,
 }
 
 impl Allowance {
     pub(super) fn set(&self, bytes: u64, pace: Option<&Arc<Pace>>) {
         self.left.store(bytes, Ordering::Relaxed);
+        self.writes.store(MAX_WRITES, Ordering::Relaxed);
         *self.pace.lock() = pace.cloned();
     }
 
@@ -37,6 +43,16 @@ impl Allowance {
         let left = self.left.load(Ordering::Relaxed).saturating_sub(bytes);
         self.left.store(left, Ordering::Relaxed);
         if left == 0 { Err(io::Error::other("too many bytes")) } else { Ok(()) }
+    }
+
+    fn take_write(&self) -> io::Result<()> {
+        let writes = self.writes.load(Ordering::Relaxed);
+        if writes == 0 {
+            self.left.store(0, Ordering::Relaxed);
+            return Err(io::Error::other("too many writes"));
+        }
+        self.writes.store(writes - 1, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -68,7 +84,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        Poll::Ready(self.allowance.take_write().map(|()| written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -99,6 +116,18 @@ mod tests {
         metered.read_exact(&mut [0; 9]).await.unwrap();
         assert!(!allowance.is_used_up());
         assert!(metered.read_exact(&mut [0; 9]).await.is_err());
+        assert!(allowance.is_used_up());
+    }
+
+    #[tokio::test]
+    async fn no_more_is_written_than_a_statement_takes() {
+        let allowance = Arc::new(Allowance::default());
+        allowance.set(u64::MAX, None);
+        let mut metered = Metered::new(tokio::io::sink(), Arc::clone(&allowance));
+        for _ in 0..MAX_WRITES {
+            metered.write_all(b"a").await.unwrap();
+        }
+        assert!(metered.write_all(b"a").await.is_err());
         assert!(allowance.is_used_up());
     }
 

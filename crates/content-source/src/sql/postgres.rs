@@ -4,6 +4,7 @@
 //! text, so that values of all types are written as it writes them. Parameters are sent as text, which the server reads
 //! as values of the types that it inferred.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
@@ -248,10 +249,7 @@ fn write(rows: &mut Rows, row: &Row, format: Format) -> Result<(), FetchError> {
     match format {
         Format::Json => rows.json(text(0)?.ok_or(FetchError::BadContent)?),
         Format::Text => rows.line(text(0)?),
-        Format::Csv => {
-            let cells = (0..row.len()).map(text).collect::<Result<Vec<_>, _>>()?;
-            rows.csv(cells.into_iter())
-        }
+        Format::Csv => rows.csv((0..row.len()).map(|index| Ok(text(index)?.map(Cow::Borrowed)))),
         Format::Blob => {
             let value = row.try_get::<_, Option<Raw<'_>>>(0).map_err(|_| FetchError::BadContent)?;
             rows.blob(value.map(|raw| raw.0))

@@ -1,5 +1,7 @@
 //! Writes rows in the format of a location, within bounds.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use crate::error::FetchError;
@@ -8,6 +10,9 @@ use crate::source::Content;
 
 /// What each row but the first counts for, besides what is written of it: about what a server sends for it.
 const ROW_BYTES: u64 = 8;
+
+/// A cell as text; `None` for null.
+pub(super) type Cell<'a> = Result<Option<Cow<'a, str>>, FetchError>;
 
 /// The content that rows become.
 #[derive(Debug)]
@@ -34,13 +39,13 @@ impl Rows {
 
     /// The header of CSV.
     pub(super) fn header<'a>(&mut self, names: impl Iterator<Item = &'a str>) -> Result<(), FetchError> {
-        self.record(names.map(Some));
+        self.record(names.map(|name| Ok(Some(Cow::Borrowed(name)))))?;
         self.check()
     }
 
     /// A row of CSV.
-    pub(super) fn csv<'a>(&mut self, cells: impl Iterator<Item = Option<&'a str>>) -> Result<(), FetchError> {
-        self.record(cells);
+    pub(super) fn csv<'a>(&mut self, cells: impl Iterator<Item = Cell<'a>>) -> Result<(), FetchError> {
+        self.record(cells)?;
         self.next()
     }
 
@@ -69,13 +74,14 @@ impl Rows {
         self.next()
     }
 
-    /// RFC 4180.
-    fn record<'a>(&mut self, cells: impl Iterator<Item = Option<&'a str>>) {
+    /// RFC 4180. Checked after each cell: a row of one long value may have it thousands of times.
+    fn record<'a>(&mut self, cells: impl Iterator<Item = Cell<'a>>) -> Result<(), FetchError> {
         for (index, cell) in cells.enumerate() {
             if index > 0 {
                 self.bytes.push(b',');
             }
-            let cell = cell.unwrap_or_default();
+            let cell = cell?.unwrap_or_default();
+            self.check_with(cell.len())?;
             if cell.contains(['"', ',', '\r', '\n']) {
                 self.bytes.push(b'"');
                 self.bytes.extend_from_slice(cell.replace('"', "\"\"").as_bytes());
@@ -85,6 +91,7 @@ impl Rows {
             }
         }
         self.bytes.extend_from_slice(b"\r\n");
+        Ok(())
     }
 
     fn next(&mut self) -> Result<(), FetchError> {
@@ -93,7 +100,12 @@ impl Rows {
     }
 
     fn check(&self) -> Result<(), FetchError> {
-        let length = u64::try_from(self.bytes.len()).unwrap_or(u64::MAX);
+        self.check_with(0)
+    }
+
+    /// Whether as many more bytes are within the bound.
+    pub(super) fn check_with(&self, more: usize) -> Result<(), FetchError> {
+        let length = u64::try_from(self.bytes.len().saturating_add(more)).unwrap_or(u64::MAX);
         let overhead = self.count.saturating_sub(1).saturating_mul(ROW_BYTES);
         if length.saturating_add(overhead) > self.max_bytes {
             return Err(FetchError::TooLarge);
@@ -116,5 +128,17 @@ impl Rows {
         self.check()?;
         let mime_type = mime_type.map(str::to_owned);
         Ok(Content { name: None, mime_type, modified: None, bytes: Bytes::from(self.bytes) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_too_long_is_not_completed() {
+        let mut rows = Rows::new(Format::Csv, 1_000);
+        let endless = std::iter::repeat_with(|| Ok(Some(Cow::Borrowed("a long value"))));
+        assert_eq!(rows.csv(endless), Err(FetchError::TooLarge));
     }
 }

@@ -110,7 +110,9 @@ impl Server {
         let is_own = self.is_own_server(&stream).await?;
         let session = self.authenticate(stream, encrypted, notify).await?;
         let row = session.client.query_one(CHECK, &[]).await.map_err(|error| session.failure(&error))?;
-        let (name, is_privileged): (&str, bool) = (row.get(0), row.get(1));
+        let wrong = |_| FetchError::BadContent;
+        let name: &str = row.try_get(0).map_err(wrong)?;
+        let is_privileged: bool = row.try_get(1).map_err(wrong)?;
         let is_own_name = self.environment.own_database.as_ref().is_some_and(|(_, _, own)| own == name);
         if is_privileged || (is_own && is_own_name) {
             return Err(FetchError::NotAllowed);

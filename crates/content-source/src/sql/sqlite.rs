@@ -265,14 +265,12 @@ fn write(rows: &mut Rows, row: &Row<'_>, columns: &[Column], format: Format) -> 
                 object.push_str(&serde_json::Value::from(column.name.as_str()).to_string());
                 object.push(':');
                 object.push_str(&json(value(index)?, column)?);
+                rows.check_with(object.len())?;
             }
             object.push('}');
             rows.json(&object)
         }
-        Format::Csv => {
-            let cells = (0..columns.len()).map(|index| text(value(index)?)).collect::<Result<Vec<_>, _>>()?;
-            rows.csv(cells.iter().map(Option::as_deref))
-        }
+        Format::Csv => rows.csv((0..columns.len()).map(|index| text(value(index)?))),
         Format::Text => rows.line(text(value(0)?)?.as_deref()),
         Format::Blob => match value(0)? {
             ValueRef::Blob(bytes) | ValueRef::Text(bytes) => rows.blob(Some(bytes)),

@@ -97,6 +97,18 @@ async fn rows_of_postgres_are_written_in_all_formats() {
 }
 
 #[tokio::test]
+async fn types_in_types_are_resolved_to_a_depth() {
+    let domains = "do $$ begin create domain d0 as text; for n in 1..1000 loop
+        execute format('create domain d%s as d%s', n, n - 1); end loop; end $$;";
+    let cluster = Cluster::start(&format!("{SETUP} {domains}")).await;
+    let source = cluster.connect(&json!({}));
+    for (depth, expected) in [(20, Ok("Zürich".to_owned())), (1_000, Err(FetchError::TooLarge))] {
+        let statement = format!("select name from city where id = 1 and {{a}}::d{depth} = 'x'");
+        assert_eq!(text(&source, &statement, &[("a", "x")], Format::Text).await, expected, "{depth}");
+    }
+}
+
+#[tokio::test]
 async fn what_postgres_sends_is_bounded_and_ends_when_it_is_dropped() {
     let cluster = Cluster::start("create role reader login").await;
     let source = cluster.connect(&json!({}));
