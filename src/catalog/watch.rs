@@ -89,6 +89,7 @@ impl Watcher {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut refreshed, mut forgotten) = (Instant::now(), None::<Instant>);
+        let mut has_failed = false;
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -99,6 +100,10 @@ impl Watcher {
                         refreshed = now;
                     }
                     self.refresh(is_due).await;
+                    if std::mem::take(&mut has_failed) {
+                        let held = held.borrow().clone();
+                        self.follow(&held, &mut tasks);
+                    }
                     if !self.watches.is_empty() && forgotten.is_none_or(|at| now.duration_since(at) >= FORGET_EVERY) {
                         forgotten = Some(now);
                         self.catalog.forget_found().await;
@@ -111,7 +116,7 @@ impl Watcher {
                     let held = held.borrow_and_update().clone();
                     self.follow(&held, &mut tasks);
                 }
-                Some(_) = tasks.join_next() => {}
+                Some(ended) = tasks.join_next() => has_failed |= ended.is_err(),
             }
         }
         tasks.shutdown().await;
@@ -136,7 +141,9 @@ impl Watcher {
     /// Begins and ends watches as leases are acquired and lost.
     fn follow(&mut self, held: &BTreeMap<ConnectionId, HeldLease>, tasks: &mut JoinSet<()>) {
         self.watches.retain(|connection, running| {
-            held.get(connection).is_some_and(|held| held.lease == running.lease)
+            // One whose task has panicked begins again.
+            let runs = !running.held.is_closed();
+            runs && held.get(connection).is_some_and(|held| held.lease == running.lease)
         });
         for (connection, held) in held {
             if let Some(running) = self.watches.get(connection) {

@@ -117,6 +117,10 @@ impl MountScanner {
         });
         let mut wanted: HashMap<_, _> = with_lease.collect();
         self.followed.retain(|followed, following| {
+            // One whose task has panicked begins again.
+            if following.requested.is_closed() {
+                return false;
+            }
             let wanted = wanted.remove(followed);
             if let Some(requested) = wanted {
                 let replace = |before: &mut Revision| std::mem::replace(before, requested) != requested;

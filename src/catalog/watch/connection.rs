@@ -2,11 +2,13 @@
 //! source says that it may have changed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use content_source::{ChangeHint, FetchError, Path, Segment};
+use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -204,7 +206,11 @@ impl ConnectionWatch {
         let poll = async move {
             let permit = permits.acquire(tenant, PERMIT_TIMEOUT).await;
             let result = match permit {
-                Some(_) => catalog.poll(&lease, &subject, &known, &stored).await,
+                Some(_) => {
+                    let polling =
+                        AssertUnwindSafe(catalog.poll(&lease, &subject, &known, &stored)).catch_unwind();
+                    polling.await.unwrap_or_else(|_| Err(Fault::Internal("a poll panicked".to_owned())))
+                }
                 None => Err(Fault::SourceFailed(FetchError::Busy)),
             };
             drop(permit);
