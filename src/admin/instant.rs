@@ -11,8 +11,9 @@ pub(super) fn parse(text: &str) -> Option<OffsetDateTime> {
     let date = || Date::parse(text, format_description!("[year]-[month]-[day]")).ok();
     let midnight = || date().map(|date| date.midnight().assume_utc());
     let instant = OffsetDateTime::parse(text, &Rfc3339).ok().or_else(midnight)?;
-    // In UTC, a time of another zone may be in the year 10000, which has no representation.
-    instant.checked_to_offset(UtcOffset::UTC)
+    // In UTC, a time of another zone may be in the year 10000, which has no representation, as one before the year 0 in the
+    // database.
+    instant.checked_to_offset(UtcOffset::UTC).filter(|at| at.year() >= 0)
 }
 
 /// For a parameter that may be absent, or a member that may be `null`.
@@ -38,6 +39,7 @@ mod tests {
         assert_eq!(whole_hour, datetime!(2026-07-28 06:00 UTC), "in UTC");
         for wrong in [
             "9999-12-31T23:59:59-00:01",
+            "-5000-01-01",
             "",
             "yesterday",
             "2026-02-30",

@@ -22,7 +22,8 @@ pub(super) fn stopping() {
 
 /// Reports twice in each interval of the watchdog that tasks still run; never returns.
 pub(super) async fn keep_alive() {
-    let Some(interval) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
+    let interval = sd_notify::watchdog_enabled().filter(|interval| !interval.is_zero());
+    let Some(interval) = interval else { return std::future::pending().await };
     let mut ticks = tokio::time::interval(interval / 2);
     loop {
         ticks.tick().await;
