@@ -46,7 +46,7 @@ impl QueryLimiter {
     /// [`Fault::Unavailable`] after ten seconds, or if too many calls of the payer wait; [`Fault::StorageUnavailable`]
     /// instead while the database is unreachable.
     pub async fn acquire(&self, payer: Payer) -> Result<QueryPermit, Fault> {
-        self.permit(&self.calls, payer).await
+        self.acquire_from(&self.calls, payer).await
     }
 
     /// Waits for a permit to read the audit log, without a permit to query, which the read takes as well.
@@ -54,10 +54,14 @@ impl QueryLimiter {
     /// # Errors
     /// Those of [`acquire`](Self::acquire).
     pub async fn acquire_audit_read(&self, payer: Payer) -> Result<QueryPermit, Fault> {
-        self.permit(&self.audit_reads, payer).await
+        self.acquire_from(&self.audit_reads, payer).await
     }
 
-    async fn permit(&self, permits: &Arc<FairSemaphore<Payer>>, payer: Payer) -> Result<QueryPermit, Fault> {
+    async fn acquire_from(
+        &self,
+        permits: &Arc<FairSemaphore<Payer>>,
+        payer: Payer,
+    ) -> Result<QueryPermit, Fault> {
         permits.acquire(payer, WAIT).await.ok_or_else(|| self.cause_of(Fault::BUSY))
     }
 

@@ -167,7 +167,7 @@ pub(super) fn preflight(
     source: Option<&RequestSource>,
     cors: Option<Cors>,
 ) -> Option<Response<Body>> {
-    // Whatever the host: a preflight has no credential, which decides about a foreign one.
+    // At any `Host`: a foreign one is accepted with a valid credential, and a preflight has none.
     let source = source.filter(|_| method == Method::OPTIONS)?;
     let (origin, cors) = source.origin.clone().zip(cors)?;
     let mut response = Response::new(Body::empty());

@@ -184,7 +184,7 @@ impl Commit {
     }
 
     /// The files and directories directly in a directory, in byte order. Names that are no text are left out, as are
-    /// symbolic links and submodules. At most so many files: a tree of 64 MiB names two million.
+    /// symbolic links and submodules. With more files than `most_files` it is too large: a tree of 64 MiB has two million.
     pub(super) fn list(&self, directory: ObjectId, most_files: usize) -> Result<Vec<Listed>, FetchError> {
         let repository = self.repository.to_thread_local();
         let tree = repository.find_tree(directory).map_err(|error| failure(&error))?;

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::pace::{Pace, Pause};
 
-/// The writes of a statement. The client asks for each type that it does not know, and for those in it before it goes on: the
-/// futures of a server's endless types would exceed the stack.
+/// The maximum number of writes for a statement. tokio-postgres looks up each type that it does not know, and the types in it
+/// recursively: types that are nested without end would overflow the stack.
 const MAX_WRITES: u32 = 512;
 
 /// How many more bytes may be received, and how fast, and how many more writes sent.
