@@ -182,7 +182,7 @@ impl Identity {
     /// # Errors
     /// [`Fault::Unauthenticated`] without a credential, [`Fault::Forbidden`], [`Fault::InsufficientScope`],
     /// [`Fault::AgentDisabled`]; the same for an unknown agent and one that the credential does not reach, for which it is
-    /// [`Fault::StorageUnavailable`] while the database is unreachable.
+    /// [`Fault::StorageUnavailable`] if the database cannot be asked.
     pub async fn admit(
         &self,
         grant: Option<Arc<Grant>>,
@@ -192,13 +192,13 @@ impl Identity {
         let credential = credential_of(grant.as_ref());
         let payer = credential.map_or_else(|| client.into(), |own| Payer::Tenant(own.tenant));
         let access = self.access_by_slug(payer, slug).await?;
-        match decide(credential, access) {
-            // As an agent that is not in memory, which cannot be told from an unknown one either.
-            Err(Fault::Forbidden | Fault::Unauthenticated) if self.loader.is_unreachable() => {
-                Err(Fault::StorageUnavailable)
-            }
-            decided => Ok(Caller::new(grant, decided?)),
+        let decided = decide(credential, access);
+        if matches!(decided, Err(Fault::Forbidden | Fault::Unauthenticated)) && self.loader.is_unreachable() {
+            // An agent that is not in memory is looked up before the refusal, which may fail: so is one in memory, so that
+            // neither the answer nor its time tells them apart.
+            self.look_up_again(payer, slug).await?;
         }
+        Ok(Caller::new(grant, decided?))
     }
 }
 

@@ -195,6 +195,14 @@ impl Identity {
         Ok(self.loader.find(payer, &self.memory.directory, |facts| facts.agent(slug), load).await?.flatten())
     }
 
+    /// Looks up an agent that may be in memory. A malformed slug can name none.
+    pub(super) async fn look_up_again(&self, payer: Payer, slug: &str) -> Result<(), Fault> {
+        if Slug::is_slug(slug) {
+            self.loader.load(payer, async || self.look_up_agent(slug).await).await?;
+        }
+        Ok(())
+    }
+
     /// The tenant that a slug names now.
     pub(super) async fn tenant_address(
         &self,
