@@ -5,6 +5,7 @@
 //! reads head and rows in one snapshot and is kept only if its revision is not below `wanted`. If the cell is behind
 //! `wanted`, a reader first catches up: it reads the missed changes and drops the facts that they invalidate.
 
+use std::any::Any;
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
@@ -36,7 +37,7 @@ pub trait Invalidate: Default + Send + Sync + 'static {
 }
 
 /// The interface of a cell for the change feed and for writers.
-pub trait ScopeCell: Send + Sync + 'static {
+pub trait ScopeCell: Any + Send + Sync {
     /// Raises the wanted revision; returns whether the cell is behind it.
     fn raise(&self, revision: Revision) -> bool;
 
@@ -48,6 +49,10 @@ pub trait ScopeCell: Send + Sync + 'static {
 
     /// Drops the facts that a commit in doubt changes, and does not cache them while that commit may still take effect.
     fn doubt(&self, changes: Vec<Change>);
+
+    /// Called before the map has no longer the cell, whose wanted revision is not raised any more. A cell that is found by
+    /// [handles](super::CellHandle) answers nothing from then on.
+    fn set_removed(&self) {}
 
     /// Whether changes are in doubt: without the cell nothing would be known of them.
     fn is_in_doubt(&self) -> bool;

@@ -28,7 +28,7 @@ pub use keyed_counts::{CountGuard, KeyedCounts};
 pub use loader::{LoadLimiter, LoadOptions, Loader};
 pub use maintenance::StoreMaintenance;
 pub use memory_budget::{CacheStats, Charge, MemoryBudget, PROTECTED};
-pub use scope_map::{CellMap, CellSet, ScopeMap};
+pub use scope_map::{CellHandle, CellMap, CellSet, ScopeMap};
 pub use weighed_cache::WeighedCache;
 pub use write_queue::QueueOptions;
 pub use writer::Writer;

@@ -1,8 +1,9 @@
 //! Finds the cell of a scope. A [`CellMap`] holds the cells of one kind of scope within the budget of all caches; the
 //! [`ScopeMap`] has the sets of all kinds, and through it the change feed and writers raise revisions.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::cell::ScopeCell;
 use super::loader::Loader;
@@ -10,6 +11,9 @@ use super::memory_budget::{Charge, MemoryBudget};
 use super::weighed_cache::WeighedCache;
 use crate::model::ids::TenantId;
 use crate::model::scope::{Change, Revision, Scope};
+
+/// A use counts in the table at most this often for a handle, in milliseconds.
+const COUNTED_EVERY: u32 = 1_000;
 
 /// The cells of one kind of scope.
 pub trait CellSet: Send + Sync + 'static {
@@ -42,7 +46,8 @@ pub struct CellMap<C>(Arc<WeighedCache<Scope, Arc<C>>>);
 impl<C: ScopeCell> CellMap<C> {
     /// An empty map within `budget`. `name` labels its metrics.
     pub fn new(budget: &Arc<MemoryBudget>, name: &'static str) -> Self {
-        Self(WeighedCache::new(budget, name, |cell| Arc::strong_count(cell) > 1 || cell.is_in_doubt()))
+        let is_in_use = |cell: &Arc<C>| Arc::strong_count(cell) > 1 || cell.is_in_doubt();
+        Self(WeighedCache::with_removals(budget, name, is_in_use, |cell| cell.set_removed()))
     }
 
     /// The cell of a scope, if there is one. Does not count as a use.
@@ -50,10 +55,28 @@ impl<C: ScopeCell> CellMap<C> {
         self.0.peek(&scope.into())
     }
 
-    /// What `find` finds in the cell of a scope. Counts as a use if it finds anything, and as a miss never: another look-up
-    /// follows.
-    pub fn find<T>(&self, scope: impl Into<Scope>, find: impl FnOnce(&C) -> Option<T>) -> Option<T> {
-        self.0.try_with(&scope.into(), |cell| find(cell))
+    /// What `find` finds in the cell of a scope, of which there may be a handle. Counts as a use if it finds anything, and as a
+    /// miss never: another look-up follows.
+    pub fn find<T>(
+        &self,
+        scope: impl Into<Scope>,
+        handle: Option<&CellHandle>,
+        find: impl FnOnce(&C) -> Option<T>,
+    ) -> Option<T> {
+        if let Some(handle) = handle
+            && let Some(cell) = handle.get(self.0.now())
+            && let Some(cell) = (&*cell as &dyn Any).downcast_ref()
+        {
+            return find(cell).inspect(|_| handle.count());
+        }
+        let scope = scope.into();
+        self.0.try_with(&scope, |cell| {
+            let found = find(cell)?;
+            if let Some(handle) = handle {
+                self.0.count_hits(&scope, handle.remember(cell, self.0.now()));
+            }
+            Some(found)
+        })
     }
 
     /// The cell of a scope, created for a tenant before anything is read into it. What `create` makes charges its facts to
@@ -89,6 +112,59 @@ impl<C: ScopeCell> CellSet for CellMap<C> {
 
     fn clear(&self) {
         self.0.clear();
+    }
+}
+
+/// Remembers where the cell of one scope was found first, for look-ups that repeat: a table is two more places in memory for the
+/// processor to wait for, one after the other. It does not keep the cell in memory.
+#[derive(Debug, Default)]
+pub struct CellHandle {
+    cell: OnceLock<Weak<dyn ScopeCell>>,
+    is_outdated: AtomicBool,
+    /// When a use was counted last.
+    counted_at: AtomicU32,
+    /// Uses since.
+    uses: AtomicU32,
+}
+
+impl CellHandle {
+    /// The most bytes of a cell that is found by a handle: its memory is kept while there is a handle, without what it refers
+    /// to.
+    pub const MOST_RETAINED: usize = 256;
+
+    /// Whether the cell has been dropped: from then on it is looked up.
+    pub fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
+    }
+
+    /// Loads the memory where the cell begins, as [`black_box`](std::hint::black_box) will see it.
+    pub fn touch(&self) -> usize {
+        self.cell.get().map_or(0, Weak::strong_count)
+    }
+
+    /// The cell, if it is in memory and its use need not be counted now, in milliseconds.
+    fn get(&self, now: u32) -> Option<Arc<dyn ScopeCell>> {
+        let cell = self.cell.get()?;
+        if now.wrapping_sub(self.counted_at.load(Ordering::Relaxed)) >= COUNTED_EVERY {
+            return None;
+        }
+        let found = cell.upgrade();
+        if found.is_none() {
+            self.is_outdated.store(true, Ordering::Relaxed);
+        }
+        found
+    }
+
+    /// Counts a use of the cell that [`get`](Self::get) returned.
+    fn count(&self) {
+        self.uses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Remembers a cell that was looked up, and returns how often it was used without since.
+    fn remember<C: ScopeCell>(&self, cell: &Arc<C>, now: u32) -> u32 {
+        self.cell.get_or_init(|| Arc::downgrade(&(Arc::clone(cell) as Arc<dyn ScopeCell>)));
+        self.counted_at.store(now, Ordering::Relaxed);
+        self.uses.swap(0, Ordering::Relaxed)
     }
 }
 
@@ -208,75 +284,4 @@ impl std::fmt::Debug for ScopeMap {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use uuid::Uuid;
-
-    use super::{CellSet, ScopeCell, ScopeMap};
-    use crate::cache::memory_budget::MemoryBudget;
-    use crate::cache::{Cell, Invalidate};
-    use crate::model::scope::{Change, ChangeKind, Revision, Scope};
-
-    #[derive(Debug, Default)]
-    struct Nothing;
-
-    impl Invalidate for Nothing {
-        fn invalidate(&mut self, _: &Change) {}
-
-        fn heap(&self) -> usize {
-            0
-        }
-    }
-
-    /// One cell.
-    struct Only {
-        scope: Scope,
-        cell: Arc<Cell<Nothing>>,
-        decides_access: bool,
-    }
-
-    impl Only {
-        fn set(scope: Scope, decides_access: bool) -> Arc<dyn CellSet> {
-            let charge = MemoryBudget::new(1 << 20).pin("test");
-            Arc::new(Self { scope, cell: Arc::new(Cell::new(scope, charge)), decides_access })
-        }
-    }
-
-    impl CellSet for Only {
-        fn cell(&self, scope: Scope) -> Option<Arc<dyn ScopeCell>> {
-            (scope == self.scope).then(|| Arc::clone(&self.cell) as Arc<dyn ScopeCell>)
-        }
-
-        fn decides_access(&self) -> bool {
-            self.decides_access
-        }
-
-        fn revisions(&self) -> Vec<(Scope, Revision)> {
-            Vec::new()
-        }
-
-        fn clear(&self) {}
-    }
-
-    #[test]
-    fn access_version_differs_after_each_change_that_may_decide_access() {
-        let scope = |number| Scope(Uuid::from_u128(number));
-        let (agent, tenant, not_in_memory) = (scope(1), scope(2), scope(3));
-        let map = ScopeMap::new(vec![Only::set(agent, false), Only::set(tenant, true)]);
-        let change = || Change { revision: Revision(2), kind: ChangeKind::Key, subject: String::new() };
-        let renewed = |act: &dyn Fn()| {
-            let before = map.access_version();
-            act();
-            map.access_version() != before
-        };
-        assert!(!renewed(&|| _ = map.raise(agent, Revision(2))));
-        assert!(renewed(&|| _ = map.raise(tenant, Revision(2))));
-        assert!(renewed(&|| _ = map.raise(not_in_memory, Revision(2))), "a tenant whose cell was evicted");
-        assert!(renewed(&|| map.forget(tenant, &[change()])));
-        assert!(renewed(&|| map.doubt(tenant, vec![change()])));
-        assert!(renewed(&|| map.doubt(not_in_memory, vec![change()])));
-        assert!(!renewed(&|| map.forget(agent, &[])));
-        assert!(renewed(&|| map.clear()));
-    }
-}
+mod tests;

@@ -32,6 +32,8 @@ pub struct WeighedCache<K, V> {
     most_buckets: AtomicUsize,
     /// Whether a value must not be evicted now.
     is_in_use: fn(&V) -> bool,
+    /// Called with each value before its key has none, or another one.
+    on_removal: fn(&V),
 }
 
 #[derive(Debug)]
@@ -63,13 +65,23 @@ where
 {
     /// An empty cache within `budget`. `name` labels its metrics; `is_in_use` says which values must not be evicted.
     pub fn new(budget: &Arc<MemoryBudget>, name: &'static str, is_in_use: fn(&V) -> bool) -> Arc<Self> {
-        Self::with_hasher(budget, name, is_in_use, SeedableRandomState::random())
+        Self::with_hasher(budget, name, (is_in_use, |_| {}), SeedableRandomState::random())
+    }
+
+    /// As [`new`](Self::new). `on_removal` is called with each value before its key has none, or another one.
+    pub(super) fn with_removals(
+        budget: &Arc<MemoryBudget>,
+        name: &'static str,
+        is_in_use: fn(&V) -> bool,
+        on_removal: fn(&V),
+    ) -> Arc<Self> {
+        Self::with_hasher(budget, name, (is_in_use, on_removal), SeedableRandomState::random())
     }
 
     fn with_hasher(
         budget: &Arc<MemoryBudget>,
         name: &'static str,
-        is_in_use: fn(&V) -> bool,
+        (is_in_use, on_removal): (fn(&V) -> bool, fn(&V)),
         hasher: SeedableRandomState,
     ) -> Arc<Self> {
         let shard = || Shard {
@@ -84,6 +96,7 @@ where
             shards: (0..SHARDS).map(|_| shard()).collect(),
             most_buckets: AtomicUsize::new(1),
             is_in_use,
+            on_removal,
         });
         let evicted: Weak<dyn Evict> = Arc::downgrade(&(Arc::clone(&cache) as Arc<dyn Evict>));
         budget.register(evicted);
@@ -120,12 +133,22 @@ where
         let Slot { entry, .. } = entries.find(hash, |slot| key.equivalent(&slot.entry.key))?;
         let found = of(&entry.value)?;
         shard.hits.fetch_add(1, Ordering::Relaxed);
-        let now = self.budget.now();
+        let now = self.now();
         // Only where it changes: most entries in use are used many times a millisecond, by all threads.
         if entry.used.load(Ordering::Relaxed) != now {
             entry.used.store(now, Ordering::Relaxed);
         }
         Some(found)
+    }
+
+    /// The time of a use now, in milliseconds.
+    pub(super) fn now(&self) -> u32 {
+        self.budget.now()
+    }
+
+    /// Counts look-ups that had found the value of a key without the cache.
+    pub(super) fn count_hits(&self, key: &K, hits: u32) {
+        self.shard_of(key).1.hits.fetch_add(hits.into(), Ordering::Relaxed);
     }
 
     /// Whether there is a value of a key. Does not count as a use.
@@ -154,6 +177,7 @@ where
             let mut entries = shard.entries.write();
             let same = entries.find_mut(hash, |slot| slot.entry.key == entry.key);
             if let Some(slot) = same {
+                (self.on_removal)(&slot.entry.value);
                 Some(std::mem::replace(&mut slot.entry, entry))
             } else {
                 self.insert_new(&mut entries, Slot { hash, entry });
@@ -168,7 +192,11 @@ where
         let (hash, shard) = self.shard_of(key);
         let removed = {
             let mut entries = shard.entries.write();
-            entries.find_entry(hash, |slot| slot.entry.key == *key).ok().map(|found| found.remove().0)
+            let found = entries.find_entry(hash, |slot| slot.entry.key == *key).ok();
+            found.map(|found| {
+                (self.on_removal)(&found.get().entry.value);
+                found.remove().0
+            })
         };
         self.counters.entries.fetch_sub(usize::from(removed.is_some()), Ordering::Relaxed);
     }
@@ -176,7 +204,11 @@ where
     /// Drops all values.
     pub fn clear(&self) {
         for shard in &self.shards {
-            let entries = std::mem::take(&mut *shard.entries.write());
+            let entries = {
+                let mut entries = shard.entries.write();
+                entries.iter().for_each(|slot| (self.on_removal)(&slot.entry.value));
+                std::mem::take(&mut *entries)
+            };
             self.counters.entries.fetch_sub(entries.len(), Ordering::Relaxed);
         }
     }
@@ -300,6 +332,7 @@ where
         if entry.used.load(Ordering::Relaxed) != candidate.used || (self.is_in_use)(&entry.value) {
             return;
         }
+        (self.on_removal)(&entry.value);
         let (evicted, _) = found.remove();
         drop(entries);
         drop(evicted);

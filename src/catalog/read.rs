@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use super::Catalog;
 use super::snapshot::view::{Answering, View};
 use super::snapshot::{AgentCell, AgentSnapshot, FirstRead};
+use crate::cache::CellHandle;
 use crate::identity::grant::Caller;
 use crate::model::allocated::shared_bytes;
 use crate::model::call::{Content, Contents, List, ListPage, Page};
@@ -55,7 +56,8 @@ impl Catalog {
         caller: &Caller,
         uri: impl FnOnce() -> Option<ResourceUri>,
     ) -> Result<View, Fault> {
-        let snapshot = self.snapshot_to_read(caller.payer(), caller.agent_ref(), uri).await?;
+        let (agent, handle) = (caller.agent_ref(), Some(&caller.agent_cell));
+        let snapshot = self.snapshot_to_read(caller.payer(), (agent, handle), uri).await?;
         Ok(View::new(snapshot, || caller.labels()))
     }
 
@@ -75,17 +77,17 @@ impl Catalog {
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
-        self.snapshot_to_read(payer, AgentRef { tenant, uid: agent }, || None).await
+        self.snapshot_to_read(payer, (AgentRef { tenant, uid: agent }, None), || None).await
     }
 
     async fn snapshot_to_read(
         &self,
         payer: Payer,
-        agent: AgentRef,
+        (agent, handle): (AgentRef, Option<&CellHandle>),
         first: impl FnOnce() -> Option<ResourceUri>,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
         // Without a reference to the cell: counting one takes longer than all else here.
-        if let Some(fresh) = self.agents.find(agent.uid, AgentCell::fresh) {
+        if let Some(fresh) = self.agents.find(agent.uid, handle, AgentCell::fresh) {
             return Ok(fresh);
         }
         let timeline = || self.scopes.timeline();

@@ -22,7 +22,7 @@ use self::labelled_map::LabelledMap;
 pub(super) use self::mounts::ListedFile;
 use self::trees::Trees;
 use super::template_set::Templates;
-use crate::cache::{Charge, ScopeCell};
+use crate::cache::{CellHandle, Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
 use crate::model::allocated::{behind_arc, texts};
 use crate::model::audience::Audience;
@@ -159,6 +159,8 @@ pub(super) struct FirstRead<'a> {
 pub struct AgentCell {
     wanted: WantedRevision,
     current: ArcSwapOption<AgentSnapshot>,
+    /// Whether the wanted revision is not raised any more.
+    is_removed: AtomicBool,
     agent: AgentRef,
     timeline: u64,
     loading: Mutex<()>,
@@ -168,6 +170,8 @@ pub struct AgentCell {
     charge: Charge,
 }
 
+const _: () = assert!(size_of::<AgentCell>() <= CellHandle::MOST_RETAINED, "kept by handles");
+
 impl AgentCell {
     /// An empty cell, whose snapshot is charged to `charge`.
     pub(super) fn new(agent: AgentRef, timeline: u64, charge: Charge) -> Self {
@@ -176,6 +180,7 @@ impl AgentCell {
             timeline,
             wanted: WantedRevision::default(),
             current: ArcSwapOption::empty(),
+            is_removed: AtomicBool::new(false),
             loading: Mutex::new(()),
             changes_resources: AtomicBool::new(true),
             charge,
@@ -191,9 +196,10 @@ impl AgentCell {
         self.current.load_full()
     }
 
-    /// The snapshot, unless a newer revision is known.
+    /// The snapshot, unless a newer revision is known, or would not be known.
     pub(super) fn fresh(&self) -> Option<Arc<AgentSnapshot>> {
-        self.stale().filter(|current| current.revision >= self.wanted())
+        let current = self.stale().filter(|current| current.revision >= self.wanted())?;
+        (!self.is_removed.load(Ordering::Acquire)).then_some(current)
     }
 
     /// A snapshot at the newest known revision, or a newer one; `None` if the agent is gone. If all of the agent is read for
@@ -390,6 +396,10 @@ impl ScopeCell for AgentCell {
 
     /// Nothing: a snapshot decides nothing about access.
     fn doubt(&self, _: Vec<Change>) {}
+
+    fn set_removed(&self) {
+        self.is_removed.store(true, Ordering::Release);
+    }
 
     fn is_in_doubt(&self) -> bool {
         false

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::Equivalent;
+use smol_str::SmolStr;
 use time::OffsetDateTime;
 
 use super::Identity;
 use super::grant::{Caller, CredentialProof, Grant, PresentedCredential, TenantAccess, credential_of};
 use crate::model::agent::{Access, AgentAccess};
-use crate::model::allocated::{allocated, behind_arc};
+use crate::model::allocated::behind_arc;
 use crate::model::caller::{Credential, KeyScope, Payer};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -206,7 +207,8 @@ impl Identity {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct AccessSubject {
     key: KeyHash,
-    slug: Box<str>,
+    /// Most slugs are short: in the entry itself, not behind a pointer.
+    slug: SmolStr,
 }
 
 /// A borrowed [`AccessSubject`].
@@ -218,7 +220,7 @@ struct AccessSubjectRef<'a> {
 
 impl Equivalent<AccessSubject> for AccessSubjectRef<'_> {
     fn equivalent(&self, subject: &AccessSubject) -> bool {
-        self.key == subject.key && *self.slug == *subject.slug
+        self.key == subject.key && self.slug == subject.slug
     }
 }
 
@@ -242,16 +244,17 @@ impl Identity {
         (key, slug): (KeyHash, &str),
         client: ClientAddress,
     ) -> Result<Option<Arc<Caller>>, Fault> {
-        let last = self.memory.decisions.get(&AccessSubjectRef { key, slug });
+        let last = self.memory.decisions.get_with(&AccessSubjectRef { key, slug }, |last| {
+            last.caller.touch();
+            Some(last.clone())
+        });
         if last.is_none() && !self.memory.key_tenants.contains(&key) {
             return Ok(None);
         }
         self.loader.confirm().await?;
         // Read before the facts: a change meanwhile makes the decision void.
         let version = self.scopes.access_version();
-        let holds = |last: &AccessDecision| {
-            last.version == version && !last.caller.limiters.as_ref().is_some_and(CallerLimiters::is_outdated)
-        };
+        let holds = |last: &AccessDecision| last.version == version && !last.caller.is_outdated();
         let caller = match last.filter(holds) {
             Some(last) => last.caller,
             None => match self.caller_in_memory(key, slug).map(Arc::new) {
@@ -270,8 +273,10 @@ impl Identity {
 
     fn keep_decision(&self, (key, slug): (KeyHash, &str), decision: AccessDecision) {
         let tenant = decision.caller.credential().map(|credential| credential.tenant);
-        let heap = allocated(slug.len()) + behind_arc(size_of::<Caller>()) + CallerLimiters::MOST_RETAINED;
-        self.memory.decisions.insert(AccessSubject { key, slug: slug.into() }, decision, tenant, heap);
+        let slug = SmolStr::from(slug);
+        let on_heap = if slug.is_heap_allocated() { behind_arc(slug.len()) } else { 0 };
+        let heap = on_heap + behind_arc(size_of::<Caller>()) + Caller::MOST_RETAINED;
+        self.memory.decisions.insert(AccessSubject { key, slug }, decision, tenant, heap);
     }
 
     /// The caller, if all facts that the decision rests on are in memory and current. A fact that may be about to change is

@@ -9,11 +9,11 @@ use foldhash::fast::RandomState;
 use time::OffsetDateTime;
 
 use super::tokens::VerifiedToken;
-use crate::cache::Invalidate;
+use crate::cache::{CellHandle, Invalidate};
 use crate::model::agent::{Access, AccessLimits, AgentAccess};
 use crate::model::allocated::{allocated, behind_arc, table};
 use crate::model::audit::event::Actor;
-use crate::model::caller::{Credential, Payer, Reach};
+use crate::model::caller::{Credential, CredentialKind, Payer, Reach};
 use crate::model::ids::{AgentId, AgentRef, KeyId, TenantId};
 use crate::model::key::{KeyHash, SecretKey};
 use crate::model::label::CallerLabels;
@@ -94,6 +94,11 @@ impl Grant {
         self.used_minute.load(Ordering::Relaxed) != minute
             && self.used_minute.swap(minute, Ordering::Relaxed) != minute
     }
+
+    /// Loads the memory of what each request needs of it, as [`black_box`](std::hint::black_box) will see it.
+    fn touch(&self) -> (i64, CredentialKind) {
+        (self.used_minute.load(Ordering::Relaxed), self.credential.kind)
+    }
 }
 
 impl From<&Grant> for Actor {
@@ -108,11 +113,16 @@ impl From<&Grant> for Actor {
     }
 }
 
-/// The caller of an agent's MCP endpoint.
+/// The caller of an agent's MCP endpoint. What refers to other memory comes first, in two lines of the processor's caches.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Caller {
     /// What its credential grants; `None` for an anonymous caller of a public agent.
     pub grant: Option<Arc<Grant>>,
+    /// Where the agent's snapshot is found.
+    pub agent_cell: CellHandle,
+    /// The limiters that its requests are charged to, if it is remembered for further requests.
+    pub limiters: Option<CallerLimiters>,
     /// The agent's tenant.
     pub tenant: TenantId,
     /// The agent.
@@ -125,21 +135,25 @@ pub struct Caller {
     pub has_quota: bool,
     /// Whether its credential belongs to the agent or the agent's tenant.
     pub is_own: bool,
-    /// The limiters that its requests are charged to, if it is remembered for further requests.
-    pub limiters: Option<CallerLimiters>,
 }
 
-/// The limiters of a clone are looked up.
+/// The limiters and the cell of a clone are looked up.
 impl Clone for Caller {
     fn clone(&self) -> Self {
-        let Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: _ } = self;
+        let Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: _, agent_cell: _ } =
+            self;
         let (grant, limits) = (grant.clone(), Arc::clone(limits));
         let (tenant, agent, public, has_quota, is_own) = (*tenant, *agent, *public, *has_quota, *is_own);
-        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: None }
+        let agent_cell = CellHandle::default();
+        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: None, agent_cell }
     }
 }
 
 impl Caller {
+    /// The most memory of what has been dropped that it retains.
+    pub(super) const MOST_RETAINED: usize =
+        CallerLimiters::MOST_RETAINED + behind_arc(CellHandle::MOST_RETAINED);
+
     /// The caller that a grant makes, if any, at an agent that admits it.
     pub(super) fn new(grant: Option<Arc<Grant>>, access: AgentAccess) -> Self {
         let AgentAccess { agent, tenant, access, limits, .. } = access;
@@ -147,7 +161,20 @@ impl Caller {
             credential_of(grant.as_ref()).is_some_and(|credential| credential.reaches(tenant, agent));
         let has_quota = limits.agent.has_quota() || limits.tenant.has_quota();
         let public = access == Access::Public;
-        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: None }
+        let agent_cell = CellHandle::default();
+        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: None, agent_cell }
+    }
+
+    /// Whether something that it refers to has been dropped: it is looked up for each request then, until the caller is decided
+    /// on again.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.agent_cell.is_outdated() || self.limiters.as_ref().is_some_and(CallerLimiters::is_outdated)
+    }
+
+    /// Loads the memory of what its requests refer to, all of it at once: one after the other, each would be waited for.
+    pub(super) fn touch(&self) {
+        let limiters = self.limiters.as_ref().map(CallerLimiters::touch);
+        std::hint::black_box((self.grant.as_deref().map(Grant::touch), limiters, self.agent_cell.touch()));
     }
 
     /// The agent with its tenant.

@@ -39,7 +39,7 @@ fn numbers(budget: &Arc<MemoryBudget>, name: &'static str) -> Numbers {
 /// The same hashes in each run.
 fn numbers_hashed_by(seed: u64, budget: &Arc<MemoryBudget>) -> Numbers {
     let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-    WeighedCache::with_hasher(budget, "test", |_| false, hasher)
+    WeighedCache::with_hasher(budget, "test", (|_| false, |_| {}), hasher)
 }
 
 /// Which of the keys are cached. Counts as no use.
@@ -292,6 +292,32 @@ fn concurrent_use_leaves_no_bytes_behind() {
     (0..500).for_each(|number| cells.remove(scope(number)));
     assert_eq!(budget.used(), 0);
     assert!(budget.stats().iter().all(|cache| cache.entries == 0 && cache.bytes == 0));
+}
+
+#[test]
+fn each_removal_of_a_value_is_counted_once() {
+    type Removals = Arc<AtomicU32>;
+    let count = |removals: &Removals| _ = removals.fetch_add(1, Ordering::Relaxed);
+    let remove: [fn(&WeighedCache<u64, Removals>, &AtomicU32); 4] = [
+        |cache, _| cache.remove(&1),
+        |cache, _| cache.clear(),
+        |cache, _| cache.insert(1, Removals::default(), A, KIB),
+        |cache, now| {
+            for key in 2..10_000 {
+                now.fetch_add(1, Ordering::Relaxed);
+                cache.insert(key, Removals::default(), A, KIB);
+            }
+        },
+    ];
+    for remove in remove {
+        let (budget, now) = budget(MIB);
+        let cache = WeighedCache::with_removals(&budget, "test", |_| false, count);
+        let removals = Removals::default();
+        cache.insert(1, Arc::clone(&removals), A, KIB);
+        assert_eq!(removals.load(Ordering::Relaxed), 0);
+        remove(&cache, &now);
+        assert_eq!(removals.load(Ordering::Relaxed), 1);
+    }
 }
 
 proptest! {

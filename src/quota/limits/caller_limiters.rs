@@ -32,6 +32,12 @@ impl CallerLimiters {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
+    /// Loads the memory of the limiters, as [`black_box`](std::hint::black_box) will see it.
+    pub fn touch(&self) -> usize {
+        let found = self.found.get().into_iter().flatten().flatten();
+        found.map(|(_, limiter)| limiter.strong_count()).sum()
+    }
+
     /// The limiters; `None` before they are found, and if a table no longer has one of them.
     pub(super) fn get(&self) -> Option<ChargedLimiters> {
         let current = current(self.found.get()?);
