@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use foldhash::fast::RandomState;
+use prefetch_index::prefetch_index;
 
 use super::version::{ContentTypes, ToolMembers};
 use crate::cache::{MemoryBudget, WeighedCache};
@@ -29,6 +30,9 @@ use crate::sources::FetchId;
 /// The number of rendered results that are remembered as requested once: half a megabyte, and as many results of a few
 /// kilobytes as fill the cache.
 const DOORKEEPER_SLOTS: usize = 1 << 16;
+
+/// The maximum number of bytes of a result that the processor loads before they are copied.
+const PREFETCHED_BYTES: usize = 2 << 10;
 
 /// The subject of a result. What few reads need is boxed: results in use are more than a cache of the processor holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -191,6 +195,14 @@ struct CachedResult {
 }
 
 impl CachedResult {
+    /// The result. The processor begins to load it, since it is copied once the head of the answer is made; of a long one the
+    /// beginning, after which the processor loads ahead by itself.
+    fn take(&self) -> Bytes {
+        let lines = (0..self.result.len().min(PREFETCHED_BYTES)).step_by(64);
+        lines.for_each(|line| prefetch_index(&self.result, line));
+        self.result.clone()
+    }
+
     fn set_answers_at(&self, agent: Revision) {
         let is_sourced = self.version.as_ref().is_some_and(|version| version.stamp.is_some());
         let agent = if is_sourced { 0 } else { agent.0 };
@@ -217,7 +229,7 @@ impl Results {
     }
 
     pub(super) fn get(&self, key: &ResultKey) -> Option<Bytes> {
-        self.kept.get_with(key, |kept| Some(kept.result.clone()))
+        self.kept.get_with(key, |kept| Some(kept.take()))
     }
 
     /// The page of a list, in memory or as `make` makes it, which says whether it has a cursor. A page with one is kept for
@@ -241,7 +253,7 @@ impl Results {
     /// The result of a read that is known to be the answer at this revision of the agent.
     pub(super) fn read_at(&self, key: &ResultKey, agent: Revision) -> Option<Bytes> {
         let is_current = |kept: &CachedResult| kept.answers_at.load(Ordering::Relaxed) == agent.0;
-        self.kept.try_with(key, |kept| is_current(kept).then(|| kept.result.clone()))
+        self.kept.try_with(key, |kept| is_current(kept).then(|| kept.take()))
     }
 
     /// The result of a read, if it has this version, which is the answer at this revision of the agent.
@@ -249,7 +261,7 @@ impl Results {
         self.kept.get_with(key, |kept| {
             (kept.version.as_deref() == Some(version)).then(|| {
                 kept.set_answers_at(agent);
-                kept.result.clone()
+                kept.take()
             })
         })
     }
