@@ -27,19 +27,19 @@ pub(super) type Answer<T> = Result<T, AdminFault>;
 pub struct Admin {
     /// Tenants, agents, keys and access.
     pub identity: Arc<Identity>,
-    /// Resources, resource templates and prompts.
+    /// What agents publish: resources, resource templates, prompts, skills and mounts.
     pub catalog: Arc<Catalog>,
     /// Connections to content from outside.
     pub connections: Arc<Connections>,
     /// The audit log.
     pub audit: AuditReader,
-    /// Seals the cursors of lists.
+    /// Authenticates the cursors of lists.
     pub seal: CursorSeal,
     /// Verifies credentials, and charges requests to the rate limits.
     pub authenticator: Authenticator,
     /// Bounds the queries of calls.
     pub queries: Arc<QueryLimiter>,
-    /// The usage.
+    /// Counts usage.
     pub usage: Arc<UsageBook>,
     /// The cost of requests.
     pub costs: Costs,

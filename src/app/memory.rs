@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Settings;
 
-/// The part of the memory that caches may take: the rest is for requests, and for the allocator and the page cache.
-const PART: u64 = 4;
-/// Where nothing says how much memory there is.
-const UNKNOWN: u64 = 256 << 20;
-/// The least, however little memory there is.
-const LEAST: u64 = 16 << 20;
+/// Caches may take the memory divided by this: the rest is for requests, and for the allocator and the page cache.
+const MEMORY_DIVISOR: u64 = 4;
+/// The budget if the memory is not known.
+const FALLBACK_BYTES: u64 = 256 << 20;
+/// The minimum budget, however little memory there is.
+const MIN_BYTES: u64 = 16 << 20;
 
 /// A bound on the memory of the process, and the file that states it.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,15 +26,15 @@ pub(super) fn cache_bytes(settings: &Settings) -> u64 {
         return bytes;
     }
     if let Some(Bound { bytes: available, source }) = smallest_bound(Path::new("/")) {
-        let bytes = (available / PART).max(LEAST);
+        let bytes = (available / MEMORY_DIVISOR).max(MIN_BYTES);
         tracing::info!(bytes, available, source = %source.display(), "memory of caches");
         return bytes;
     }
-    tracing::warn!(bytes = UNKNOWN, "memory of the process not known; set cache.bytes");
-    UNKNOWN
+    tracing::warn!(bytes = FALLBACK_BYTES, "memory of the process not known; set cache.bytes");
+    FALLBACK_BYTES
 }
 
-/// The smallest bound of the control groups of the process, of versions 1 and 2, of all their parents, and of the machine.
+/// The smallest bound of the control groups (cgroups) of the process, of versions 1 and 2, of all their parents, and of the machine.
 fn smallest_bound(root: &Path) -> Option<Bound> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mut bounds: Vec<_> = groups.lines().flat_map(|line| bounds_of_group(root, line)).collect();
@@ -81,7 +81,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{Bound, UNKNOWN, cache_bytes, smallest_bound};
+    use super::{Bound, FALLBACK_BYTES, cache_bytes, smallest_bound};
     use crate::config::{self, Environment, Flags, Purpose};
 
     #[test]
@@ -94,7 +94,7 @@ mod tests {
         };
         assert_eq!(bytes(&[("WAGGLE_CACHE__BYTES", "32 MiB")]), 32 << 20);
         let quarter = |Bound { bytes, .. }| (bytes / 4).max(16 << 20);
-        assert_eq!(bytes(&[]), smallest_bound(Path::new("/")).map_or(UNKNOWN, quarter));
+        assert_eq!(bytes(&[]), smallest_bound(Path::new("/")).map_or(FALLBACK_BYTES, quarter));
     }
 
     /// The smallest bound with these files, its source relative to the root.

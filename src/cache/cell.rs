@@ -50,9 +50,14 @@ pub trait ScopeCell: Any + Send + Sync {
     /// Drops the facts that a commit in doubt changes, and does not cache them while that commit may still take effect.
     fn doubt(&self, changes: Vec<Change>);
 
-    /// Called before the map has no longer the cell, whose wanted revision is not raised any more. A cell that is found by
-    /// [handles](super::CellHandle) answers nothing from then on.
+    /// Called under the map's lock before the cell is removed. Its wanted revision is not raised afterwards.
     fn set_removed(&self) {}
+
+    /// Whether [`set_removed`](Self::set_removed) was called: then [handles](super::CellHandle) must not find the cell. Always, of a
+    /// cell that does not record it.
+    fn is_removed(&self) -> bool {
+        true
+    }
 
     /// Whether changes are in doubt: without the cell nothing would be known of them.
     fn is_in_doubt(&self) -> bool;

@@ -1,4 +1,4 @@
-//! The memory budget: one for the bytes of all caches, which is divided by use.
+//! The memory budget: one for the bytes of all caches, which is divided by use (cache eviction).
 //!
 //! Everything cached carries a [`Charge`]: its bytes count to the total, to its cache and to the tenant that it is cached
 //! for, from before it is inserted until it is dropped. When the total exceeds the budget, entries are evicted: of a few

@@ -12,8 +12,8 @@ use super::weighed_cache::WeighedCache;
 use crate::model::ids::TenantId;
 use crate::model::scope::{Change, Revision, Scope};
 
-/// A use counts in the table at most this often for a handle, in milliseconds.
-const COUNTED_EVERY: u32 = 1_000;
+/// How often a cell that is found by a handle is looked up to count as used, in milliseconds.
+const USED_EVERY_MS: u32 = 1_000;
 
 /// The cells of one kind of scope.
 pub trait CellSet: Send + Sync + 'static {
@@ -55,28 +55,21 @@ impl<C: ScopeCell> CellMap<C> {
         self.0.peek(&scope.into())
     }
 
-    /// What `find` finds in the cell of a scope, of which there may be a handle. Counts as a use if it finds anything, and as a
-    /// miss never: another look-up follows.
-    pub fn find<T>(
-        &self,
-        scope: impl Into<Scope>,
-        handle: Option<&CellHandle>,
-        find: impl FnOnce(&C) -> Option<T>,
-    ) -> Option<T> {
-        if let Some(handle) = handle
-            && let Some(cell) = handle.get(self.0.now())
+    /// What `find` finds in the cell of a scope. Counts as a use if it finds anything, and as a miss never: another look-up
+    /// follows.
+    pub fn find<T>(&self, scope: impl Into<Scope>, find: impl FnOnce(&C) -> Option<T>) -> Option<T> {
+        self.0.try_with(&scope.into(), |cell| find(cell))
+    }
+
+    /// As [`find`](Self::find), for the cell of a handle. It counts as a use once a second at most.
+    pub fn find_by<T>(&self, handle: &CellHandle, find: impl FnOnce(&C) -> Option<T>) -> Option<T> {
+        let now = self.0.now();
+        if let Some(cell) = handle.cell(now)
             && let Some(cell) = (&*cell as &dyn Any).downcast_ref()
         {
-            return find(cell).inspect(|_| handle.count());
+            return find(cell).inspect(|_| self.0.count_hit(&handle.scope));
         }
-        let scope = scope.into();
-        self.0.try_with(&scope, |cell| {
-            let found = find(cell)?;
-            if let Some(handle) = handle {
-                self.0.count_hits(&scope, handle.remember(cell, self.0.now()));
-            }
-            Some(found)
-        })
+        self.0.try_with(&handle.scope, |cell| find(cell).inspect(|_| handle.remember(cell, now)))
     }
 
     /// The cell of a scope, created for a tenant before anything is read into it. What `create` makes charges its facts to
@@ -115,56 +108,61 @@ impl<C: ScopeCell> CellSet for CellMap<C> {
     }
 }
 
-/// Remembers where the cell of one scope was found first, for look-ups that repeat: a table is two more places in memory for the
+/// Remembers where the cell of a scope was found first, for look-ups that repeat: a table is two more places in memory for the
 /// processor to wait for, one after the other. It does not keep the cell in memory.
-#[derive(Debug, Default)]
+///
+/// It does not name the type of the cell, which those who keep handles may not know.
+#[derive(Debug)]
 pub struct CellHandle {
+    scope: Scope,
     cell: OnceLock<Weak<dyn ScopeCell>>,
     is_outdated: AtomicBool,
-    /// When a use was counted last.
-    counted_at: AtomicU32,
-    /// Uses since.
-    uses: AtomicU32,
+    /// When the cell was looked up last, in milliseconds.
+    used_at: AtomicU32,
 }
 
 impl CellHandle {
-    /// The most bytes of a cell that is found by a handle: its memory is kept while there is a handle, without what it refers
-    /// to.
-    pub const MOST_RETAINED: usize = 256;
+    /// The most bytes of a cell: its memory is kept while it has a handle, without what it refers to.
+    pub const MOST_RETAINED: usize = 192;
 
-    /// Whether the cell has been dropped: from then on it is looked up.
+    /// A handle of the cell of a scope, which is looked up first.
+    pub fn new(scope: impl Into<Scope>) -> Self {
+        let (cell, is_outdated, used_at) = (OnceLock::new(), AtomicBool::new(false), AtomicU32::new(0));
+        Self { scope: scope.into(), cell, is_outdated, used_at }
+    }
+
+    /// Whether the map no longer has the cell: another one is looked up each time from then on.
     pub fn is_outdated(&self) -> bool {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
-    /// Loads the memory where the cell begins, as [`black_box`](std::hint::black_box) will see it.
+    /// Loads the memory where the cell begins. Returns what was read, so that the compiler keeps the loads.
     pub fn touch(&self) -> usize {
         self.cell.get().map_or(0, Weak::strong_count)
     }
 
-    /// The cell, if it is in memory and its use need not be counted now, in milliseconds.
-    fn get(&self, now: u32) -> Option<Arc<dyn ScopeCell>> {
+    /// The cell, if the map has it and it need not be looked up to count as used.
+    fn cell(&self, now: u32) -> Option<Arc<dyn ScopeCell>> {
         let cell = self.cell.get()?;
-        if now.wrapping_sub(self.counted_at.load(Ordering::Relaxed)) >= COUNTED_EVERY {
+        if now.wrapping_sub(self.used_at.load(Ordering::Relaxed)) >= USED_EVERY_MS {
             return None;
         }
-        let found = cell.upgrade();
-        if found.is_none() {
+        let cell = cell.upgrade().filter(|cell| !cell.is_removed());
+        if cell.is_none() {
             self.is_outdated.store(true, Ordering::Relaxed);
         }
-        found
+        cell
     }
 
-    /// Counts a use of the cell that [`get`](Self::get) returned.
-    fn count(&self) {
-        self.uses.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Remembers a cell that was looked up, and returns how often it was used without since.
-    fn remember<C: ScopeCell>(&self, cell: &Arc<C>, now: u32) -> u32 {
-        self.cell.get_or_init(|| Arc::downgrade(&(Arc::clone(cell) as Arc<dyn ScopeCell>)));
-        self.counted_at.store(now, Ordering::Relaxed);
-        self.uses.swap(0, Ordering::Relaxed)
+    /// Remembers a cell that was looked up.
+    fn remember<C: ScopeCell>(&self, cell: &Arc<C>, now: u32) {
+        const { assert!(size_of::<C>() <= Self::MOST_RETAINED, "kept by handles") };
+        let known = self.cell.get_or_init(|| Arc::downgrade(&(Arc::clone(cell) as Arc<dyn ScopeCell>)));
+        if std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(cell)) {
+            self.used_at.store(now, Ordering::Relaxed);
+        } else {
+            self.is_outdated.store(true, Ordering::Relaxed);
+        }
     }
 }
 

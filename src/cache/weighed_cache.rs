@@ -32,7 +32,7 @@ pub struct WeighedCache<K, V> {
     most_buckets: AtomicUsize,
     /// Whether a value must not be evicted now.
     is_in_use: fn(&V) -> bool,
-    /// Called with each value before its key has none, or another one.
+    /// Called under the lock, before a value is removed or replaced.
     on_removal: fn(&V),
 }
 
@@ -65,23 +65,25 @@ where
 {
     /// An empty cache within `budget`. `name` labels its metrics; `is_in_use` says which values must not be evicted.
     pub fn new(budget: &Arc<MemoryBudget>, name: &'static str, is_in_use: fn(&V) -> bool) -> Arc<Self> {
-        Self::with_hasher(budget, name, (is_in_use, |_| {}), SeedableRandomState::random())
+        Self::with_hasher(budget, name, is_in_use, |_| {}, SeedableRandomState::random())
     }
 
-    /// As [`new`](Self::new). `on_removal` is called with each value before its key has none, or another one.
+    /// As [`new`](Self::new). `on_removal` is called under the lock, before a value is removed or replaced: what looks up its key
+    /// afterwards finds the call done.
     pub(super) fn with_removals(
         budget: &Arc<MemoryBudget>,
         name: &'static str,
         is_in_use: fn(&V) -> bool,
         on_removal: fn(&V),
     ) -> Arc<Self> {
-        Self::with_hasher(budget, name, (is_in_use, on_removal), SeedableRandomState::random())
+        Self::with_hasher(budget, name, is_in_use, on_removal, SeedableRandomState::random())
     }
 
     fn with_hasher(
         budget: &Arc<MemoryBudget>,
         name: &'static str,
-        (is_in_use, on_removal): (fn(&V) -> bool, fn(&V)),
+        is_in_use: fn(&V) -> bool,
+        on_removal: fn(&V),
         hasher: SeedableRandomState,
     ) -> Arc<Self> {
         let shard = || Shard {
@@ -141,14 +143,14 @@ where
         Some(found)
     }
 
-    /// The time of a use now, in milliseconds.
+    /// The time at which an entry that is used now counts as used, in milliseconds.
     pub(super) fn now(&self) -> u32 {
         self.budget.now()
     }
 
-    /// Counts look-ups that had found the value of a key without the cache.
-    pub(super) fn count_hits(&self, key: &K, hits: u32) {
-        self.shard_of(key).1.hits.fetch_add(hits.into(), Ordering::Relaxed);
+    /// Counts a hit of a value that was found without a look-up.
+    pub(super) fn count_hit(&self, key: &K) {
+        self.shard_of(key).1.hits.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether there is a value of a key. Does not count as a use.

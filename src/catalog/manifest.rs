@@ -54,7 +54,7 @@ pub struct FullManifest {
 /// The position of a definition in a manifest.
 #[derive(Debug, Clone, Copy)]
 pub struct ManifestEntry<'a> {
-    /// The list.
+    /// The name of the list in the manifest.
     pub list: &'static str,
     /// Its number in the list, from 0.
     pub index: usize,

@@ -10,7 +10,6 @@ use futures_util::FutureExt;
 use super::Catalog;
 use super::snapshot::view::{Answering, View};
 use super::snapshot::{AgentCell, AgentSnapshot, FirstRead};
-use crate::cache::CellHandle;
 use crate::identity::grant::Caller;
 use crate::model::allocated::shared_bytes;
 use crate::model::call::{Content, Contents, List, ListPage, Page};
@@ -56,8 +55,12 @@ impl Catalog {
         caller: &Caller,
         uri: impl FnOnce() -> Option<ResourceUri>,
     ) -> Result<View, Fault> {
-        let (agent, handle) = (caller.agent_ref(), Some(&caller.agent_cell));
-        let snapshot = self.snapshot_to_read(caller.payer(), (agent, handle), uri).await?;
+        let known = caller.remembered.as_ref();
+        let fresh = known.and_then(|known| self.agents.find_by(&known.agent_cell, AgentCell::fresh));
+        let snapshot = match fresh {
+            Some(fresh) => fresh,
+            None => self.snapshot_to_read(caller.payer(), caller.agent_ref(), uri).await?,
+        };
         Ok(View::new(snapshot, || caller.labels()))
     }
 
@@ -77,17 +80,17 @@ impl Catalog {
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
-        self.snapshot_to_read(payer, (AgentRef { tenant, uid: agent }, None), || None).await
+        self.snapshot_to_read(payer, AgentRef { tenant, uid: agent }, || None).await
     }
 
     async fn snapshot_to_read(
         &self,
         payer: Payer,
-        (agent, handle): (AgentRef, Option<&CellHandle>),
+        agent: AgentRef,
         first: impl FnOnce() -> Option<ResourceUri>,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
         // Without a reference to the cell: counting one takes longer than all else here.
-        if let Some(fresh) = self.agents.find(agent.uid, handle, AgentCell::fresh) {
+        if let Some(fresh) = self.agents.find(agent.uid, AgentCell::fresh) {
             return Ok(fresh);
         }
         let timeline = || self.scopes.timeline();

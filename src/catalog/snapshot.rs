@@ -2,6 +2,7 @@
 //! a [`view`] of one.
 
 mod content_revisions;
+mod definitions;
 mod labelled_map;
 mod mounts;
 mod skills;
@@ -18,11 +19,10 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 
 use self::content_revisions::ContentRevisions;
+use self::definitions::Definitions;
 use self::labelled_map::LabelledMap;
 pub(super) use self::mounts::ListedFile;
-use self::trees::Trees;
-use super::template_set::Templates;
-use crate::cache::{CellHandle, Charge, ScopeCell};
+use crate::cache::{Charge, ScopeCell};
 use crate::model::agent::AgentDescription;
 use crate::model::allocated::{behind_arc, texts};
 use crate::model::audience::Audience;
@@ -35,9 +35,8 @@ use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision, WantedRevision};
 use crate::model::scope_changes::ScopeChanges;
 use crate::model::sources::{FailPoint, Sources};
-use crate::store::agent_rows::{AgentState, Stored};
+use crate::store::agent_rows::AgentState;
 use crate::store::changed_resources::ChangedResources;
-use crate::store::mounts::StoredEntry;
 use crate::store::{Store, StoreError};
 
 /// The maximum number of changes to patch; a snapshot further behind is loaded again.
@@ -67,50 +66,6 @@ pub struct AgentSnapshot {
     touched: ContentRevisions,
     /// Those at which the content of registered resources changed that comes from connections.
     touched_resources: ContentRevisions,
-}
-
-/// Definitions of every kind.
-#[derive(Debug, Clone)]
-struct Definitions {
-    all: ByKind<InMemory>,
-    /// The resource templates, indexed for matching.
-    templates: Templates,
-    /// The files of the mounts.
-    trees: Trees,
-}
-
-/// Definitions in memory, by their keys.
-#[derive(Debug, Clone)]
-struct InMemory;
-
-impl Family for InMemory {
-    type Of<K: DefinitionKind> = LabelledMap<K>;
-}
-
-impl Definitions {
-    fn new(mut stored: ByKind<Stored>, entries: Vec<StoredEntry>) -> Self {
-        let all = by_kind!(InMemory, K => LabelledMap::new(std::mem::take(K::of_mut(&mut stored))));
-        let trees = Trees::default().after(&all.mounts, &[], entries);
-        Self::indexed(all, None, trees)
-    }
-
-    /// With the index of templates, unless these differ.
-    fn indexed(all: ByKind<InMemory>, templates: Option<Templates>, trees: Trees) -> Self {
-        let templates = templates.unwrap_or_else(|| Templates::new(all.templates.values()));
-        Self { all, templates, trees }
-    }
-
-    fn has_labels(&self) -> bool {
-        let mut has_labels = false;
-        each_kind!(K => has_labels |= K::of(&self.all).has_labels());
-        has_labels
-    }
-
-    fn memory(&self) -> usize {
-        let mut memory = self.templates.memory() + self.trees.memory();
-        each_kind!(K => memory += K::of(&self.all).memory());
-        memory
-    }
 }
 
 impl AgentSnapshot {
@@ -159,7 +114,6 @@ pub(super) struct FirstRead<'a> {
 pub struct AgentCell {
     wanted: WantedRevision,
     current: ArcSwapOption<AgentSnapshot>,
-    /// Whether the wanted revision is not raised any more.
     is_removed: AtomicBool,
     agent: AgentRef,
     timeline: u64,
@@ -169,8 +123,6 @@ pub struct AgentCell {
     /// Of the snapshot.
     charge: Charge,
 }
-
-const _: () = assert!(size_of::<AgentCell>() <= CellHandle::MOST_RETAINED, "kept by handles");
 
 impl AgentCell {
     /// An empty cell, whose snapshot is charged to `charge`.
@@ -196,10 +148,9 @@ impl AgentCell {
         self.current.load_full()
     }
 
-    /// The snapshot, unless a newer revision is known, or would not be known.
+    /// The snapshot, unless a newer revision is known.
     pub(super) fn fresh(&self) -> Option<Arc<AgentSnapshot>> {
-        let current = self.stale().filter(|current| current.revision >= self.wanted())?;
-        (!self.is_removed.load(Ordering::Acquire)).then_some(current)
+        self.stale().filter(|current| current.revision >= self.wanted())
     }
 
     /// A snapshot at the newest known revision, or a newer one; `None` if the agent is gone. If all of the agent is read for
@@ -399,6 +350,10 @@ impl ScopeCell for AgentCell {
 
     fn set_removed(&self) {
         self.is_removed.store(true, Ordering::Release);
+    }
+
+    fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Acquire)
     }
 
     fn is_in_doubt(&self) -> bool {

@@ -11,7 +11,9 @@ use smol_str::SmolStr;
 use time::OffsetDateTime;
 
 use super::Identity;
-use super::grant::{Caller, CredentialProof, Grant, PresentedCredential, TenantAccess, credential_of};
+use super::grant::{
+    Caller, CredentialProof, Grant, PresentedCredential, Remembered, TenantAccess, credential_of,
+};
 use crate::model::agent::{Access, AgentAccess};
 use crate::model::allocated::behind_arc;
 use crate::model::caller::{Credential, KeyScope, Payer};
@@ -20,7 +22,6 @@ use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::key::{KeyHash, KeyKind, SecretKey};
 use crate::model::sources::FailPoint;
-use crate::quota::limits::CallerLimiters;
 
 impl Identity {
     /// Verifies the credential of a request from `client` and returns what it grants now; `None` without a credential.
@@ -244,10 +245,10 @@ impl Identity {
         (key, slug): (KeyHash, &str),
         client: ClientAddress,
     ) -> Result<Option<Arc<Caller>>, Fault> {
-        let last = self.memory.decisions.get_with(&AccessSubjectRef { key, slug }, |last| {
+        let last = self.memory.decisions.get(&AccessSubjectRef { key, slug });
+        if let Some(last) = &last {
             last.caller.touch();
-            Some(last.clone())
-        });
+        }
         if last.is_none() && !self.memory.key_tenants.contains(&key) {
             return Ok(None);
         }
@@ -275,7 +276,7 @@ impl Identity {
         let tenant = decision.caller.credential().map(|credential| credential.tenant);
         let slug = SmolStr::from(slug);
         let on_heap = if slug.is_heap_allocated() { behind_arc(slug.len()) } else { 0 };
-        let heap = on_heap + behind_arc(size_of::<Caller>()) + Caller::MOST_RETAINED;
+        let heap = on_heap + behind_arc(size_of::<Caller>()) + Remembered::MOST_RETAINED;
         self.memory.decisions.insert(AccessSubject { key, slug }, decision, tenant, heap);
     }
 
@@ -288,7 +289,8 @@ impl Identity {
         let access = self.memory.tenant(owner).get(|facts| facts.agent(agent))?;
         let grant = Some(grant);
         let access = decide(credential_of(grant.as_ref()), Some(access)).ok()?;
-        Some(Caller { limiters: Some(CallerLimiters::default()), ..Caller::new(grant, access) })
+        let remembered = Some(Remembered::new(access.agent));
+        Some(Caller { remembered, ..Caller::new(grant, access) })
     }
 }
 

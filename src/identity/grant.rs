@@ -95,7 +95,7 @@ impl Grant {
             && self.used_minute.swap(minute, Ordering::Relaxed) != minute
     }
 
-    /// Loads the memory of what each request needs of it, as [`black_box`](std::hint::black_box) will see it.
+    /// Loads the memory of what each request needs of it. Returns what was read, so that the compiler keeps the loads.
     fn touch(&self) -> (i64, CredentialKind) {
         (self.used_minute.load(Ordering::Relaxed), self.credential.kind)
     }
@@ -113,16 +113,15 @@ impl From<&Grant> for Actor {
     }
 }
 
-/// The caller of an agent's MCP endpoint. What refers to other memory comes first, in two lines of the processor's caches.
+/// The caller of an agent's MCP endpoint. What refers to other memory that its requests use comes
+/// first, in few lines of the processor's caches.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Caller {
     /// What its credential grants; `None` for an anonymous caller of a public agent.
     pub grant: Option<Arc<Grant>>,
-    /// Where the agent's snapshot is found.
-    pub agent_cell: CellHandle,
-    /// The limiters that its requests are charged to, if it is remembered for further requests.
-    pub limiters: Option<CallerLimiters>,
+    /// What its requests use, if it is remembered for further requests.
+    pub remembered: Option<Remembered>,
     /// The agent's tenant.
     pub tenant: TenantId,
     /// The agent.
@@ -137,23 +136,41 @@ pub struct Caller {
     pub is_own: bool,
 }
 
-/// The limiters and the cell of a clone are looked up.
-impl Clone for Caller {
-    fn clone(&self) -> Self {
-        let Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: _, agent_cell: _ } =
-            self;
-        let (grant, limits) = (grant.clone(), Arc::clone(limits));
-        let (tenant, agent, public, has_quota, is_own) = (*tenant, *agent, *public, *has_quota, *is_own);
-        let agent_cell = CellHandle::default();
-        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: None, agent_cell }
-    }
+/// What the requests of a caller use and would look up, remembered when it is found first.
+#[derive(Debug)]
+pub struct Remembered {
+    /// The cell with the agent's snapshot.
+    pub agent_cell: CellHandle,
+    /// The limiters that the requests are charged to.
+    pub limiters: CallerLimiters,
 }
 
-impl Caller {
+impl Remembered {
     /// The most memory of what has been dropped that it retains.
     pub(super) const MOST_RETAINED: usize =
         CallerLimiters::MOST_RETAINED + behind_arc(CellHandle::MOST_RETAINED);
 
+    pub(super) fn new(agent: AgentId) -> Self {
+        Self { agent_cell: CellHandle::new(agent), limiters: CallerLimiters::default() }
+    }
+
+    /// Whether something has been dropped: it is looked up for each request then, until the caller is decided on again.
+    fn is_outdated(&self) -> bool {
+        self.agent_cell.is_outdated() || self.limiters.is_outdated()
+    }
+}
+
+/// The requests of a clone look up what they use.
+impl Clone for Caller {
+    fn clone(&self) -> Self {
+        let Self { grant, tenant, agent, public, limits, has_quota, is_own, remembered: _ } = self;
+        let (grant, limits) = (grant.clone(), Arc::clone(limits));
+        let (tenant, agent, public, has_quota, is_own) = (*tenant, *agent, *public, *has_quota, *is_own);
+        Self { grant, tenant, agent, public, limits, has_quota, is_own, remembered: None }
+    }
+}
+
+impl Caller {
     /// The caller that a grant makes, if any, at an agent that admits it.
     pub(super) fn new(grant: Option<Arc<Grant>>, access: AgentAccess) -> Self {
         let AgentAccess { agent, tenant, access, limits, .. } = access;
@@ -161,20 +178,18 @@ impl Caller {
             credential_of(grant.as_ref()).is_some_and(|credential| credential.reaches(tenant, agent));
         let has_quota = limits.agent.has_quota() || limits.tenant.has_quota();
         let public = access == Access::Public;
-        let agent_cell = CellHandle::default();
-        Self { grant, tenant, agent, public, limits, has_quota, is_own, limiters: None, agent_cell }
+        Self { grant, tenant, agent, public, limits, has_quota, is_own, remembered: None }
     }
 
-    /// Whether something that it refers to has been dropped: it is looked up for each request then, until the caller is decided
-    /// on again.
+    /// Whether it has to be decided on again, to find what its requests use.
     pub(super) fn is_outdated(&self) -> bool {
-        self.agent_cell.is_outdated() || self.limiters.as_ref().is_some_and(CallerLimiters::is_outdated)
+        self.remembered.as_ref().is_some_and(Remembered::is_outdated)
     }
 
-    /// Loads the memory of what its requests refer to, all of it at once: one after the other, each would be waited for.
+    /// Loads the memory of what its requests use, all of it at once: one after the other, the processor would wait for each.
     pub(super) fn touch(&self) {
-        let limiters = self.limiters.as_ref().map(CallerLimiters::touch);
-        std::hint::black_box((self.grant.as_deref().map(Grant::touch), limiters, self.agent_cell.touch()));
+        let known = self.remembered.as_ref().map(|known| (known.agent_cell.touch(), known.limiters.touch()));
+        std::hint::black_box((self.grant.as_deref().map(Grant::touch), known));
     }
 
     /// The agent with its tenant.

@@ -197,7 +197,7 @@ struct CachedResult {
 impl CachedResult {
     /// The result. The processor begins to load it, since it is copied once the head of the answer is made; of a long one the
     /// beginning, after which the processor loads ahead by itself.
-    fn take(&self) -> Bytes {
+    fn prefetched(&self) -> Bytes {
         let lines = (0..self.result.len().min(PREFETCHED_BYTES)).step_by(64);
         lines.for_each(|line| prefetch_index(&self.result, line));
         self.result.clone()
@@ -229,7 +229,7 @@ impl Results {
     }
 
     pub(super) fn get(&self, key: &ResultKey) -> Option<Bytes> {
-        self.kept.get_with(key, |kept| Some(kept.take()))
+        self.kept.get_with(key, |kept| Some(kept.prefetched()))
     }
 
     /// The page of a list, in memory or as `make` makes it, which says whether it has a cursor. A page with one is kept for
@@ -253,7 +253,7 @@ impl Results {
     /// The result of a read that is known to be the answer at this revision of the agent.
     pub(super) fn read_at(&self, key: &ResultKey, agent: Revision) -> Option<Bytes> {
         let is_current = |kept: &CachedResult| kept.answers_at.load(Ordering::Relaxed) == agent.0;
-        self.kept.try_with(key, |kept| is_current(kept).then(|| kept.take()))
+        self.kept.try_with(key, |kept| is_current(kept).then(|| kept.prefetched()))
     }
 
     /// The result of a read, if it has this version, which is the answer at this revision of the agent.
@@ -261,7 +261,7 @@ impl Results {
         self.kept.get_with(key, |kept| {
             (kept.version.as_deref() == Some(version)).then(|| {
                 kept.set_answers_at(agent);
-                kept.take()
+                kept.prefetched()
             })
         })
     }

@@ -28,8 +28,8 @@ pub(crate) struct ConnectionLimiter {
 #[derive(Debug, Default)]
 struct Connections {
     open: usize,
-    /// Whether one was closed since the address has connections: logged once.
-    refused: bool,
+    /// Whether a refusal was logged since the address has had connections.
+    refusal_logged: bool,
 }
 
 /// Permits one connection, until dropped.
@@ -58,7 +58,7 @@ impl ConnectionLimiter {
             let mut connections = self.open.entry(address).or_default();
             if connections.open >= self.per_address {
                 self.refused.fetch_add(1, Ordering::Relaxed);
-                if !std::mem::replace(&mut connections.refused, true) {
+                if !std::mem::replace(&mut connections.refusal_logged, true) {
                     tracing::warn!(
                         %address,
                         limit = self.per_address,

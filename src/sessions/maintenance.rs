@@ -1,4 +1,4 @@
-//! Maintenance of sessions: writes their last uses, and ends those past the idle timeout (session expiry).
+//! Maintenance of sessions: writes their last uses, and ends those past the idle timeout (session expired).
 
 use std::sync::Arc;
 

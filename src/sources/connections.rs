@@ -1,4 +1,4 @@
-//! Reads of connections: stored ones for the administration API, and those in memory with their sources.
+//! Connections: stored ones for the administration API, and those in memory with their sources. Writes are in `writes.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

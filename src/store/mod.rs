@@ -100,7 +100,7 @@ const MIN_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait for the response after the statement timeout has passed; then it is lost.
 const RESPONSE_GRACE: Duration = Duration::from_secs(1);
-/// Each statement of a pooled connection is planned at its first execution only. PostgreSQL would plan the first five for
+/// Each prepared statement of a pooled connection is planned at its first execution only. PostgreSQL would plan the first five for
 /// their values, which takes longer than executing them: after a start, for each statement on each connection.
 const PLAN_ONCE: &str = "set plan_cache_mode = force_generic_plan";
 

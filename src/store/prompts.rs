@@ -1,4 +1,4 @@
-//! Prompts.
+//! Prompts: rows and statements.
 
 use std::borrow::Cow;
 

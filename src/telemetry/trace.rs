@@ -1,9 +1,8 @@
 //! Traces of requests: their contexts and child spans, and the export of those that are sampled.
 //!
 //! An [`ActiveTrace`] belongs to the span of its request ([`super::span`]) and is inherited by the tasks that the request
-//! spawns. Whether it is sampled is decided once the request is answered, when its caller is known. Where that cannot become
-//! true, there is none, and [`traced`] adds nothing but a look into the task: [`begin`] decides before anything
-//! is allocated.
+//! spawns. Whether it is sampled is decided once the request is answered, when its caller is known. If it cannot be
+//! sampled, there is none, and [`traced`] only reads a task-local: [`begin`] decides before anything is allocated.
 
 use std::borrow::Cow;
 use std::pin::Pin;

@@ -1,13 +1,13 @@
 //! Access versions, and cells that are found by handles.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use uuid::Uuid;
 
 use super::{CellHandle, CellMap, CellSet, ScopeCell, ScopeMap};
 use crate::cache::memory_budget::MemoryBudget;
-use crate::cache::{Cell, Invalidate};
+use crate::cache::{Cell, Invalidate, WeighedCache};
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::sources::Sources;
@@ -75,19 +75,25 @@ fn access_version_differs_after_each_change_that_may_decide_access() {
     assert!(renewed(&|| map.clear()));
 }
 
-/// A cell that answers until it is removed.
+/// A cell that answers its revision unless a newer one is known.
 #[derive(Default)]
-struct Removable(AtomicBool);
+struct Revisioned {
+    wanted: AtomicI64,
+    current: AtomicI64,
+    is_removed: AtomicBool,
+}
 
-impl Removable {
-    fn answer(&self) -> Option<&'static str> {
-        (!self.0.load(Ordering::Acquire)).then_some("answer")
+impl Revisioned {
+    fn fresh(&self) -> Option<i64> {
+        let current = self.current.load(Ordering::SeqCst);
+        (current >= self.wanted.load(Ordering::SeqCst)).then_some(current)
     }
 }
 
-impl ScopeCell for Removable {
-    fn raise(&self, _: Revision) -> bool {
-        false
+impl ScopeCell for Revisioned {
+    fn raise(&self, revision: Revision) -> bool {
+        self.wanted.fetch_max(revision.0, Ordering::SeqCst);
+        true
     }
 
     fn applied(&self) -> Option<Revision> {
@@ -99,7 +105,11 @@ impl ScopeCell for Removable {
     fn doubt(&self, _: Vec<Change>) {}
 
     fn set_removed(&self) {
-        self.0.store(true, Ordering::Release);
+        self.is_removed.store(true, Ordering::Release);
+    }
+
+    fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Acquire)
     }
 
     fn is_in_doubt(&self) -> bool {
@@ -113,46 +123,103 @@ impl ScopeCell for Removable {
 
 const SCOPE: Scope = Scope(Uuid::from_u128(1));
 
+fn create(cells: &CellMap<Revisioned>) -> Arc<Revisioned> {
+    cells.get_or_create(SCOPE, None, |_, _| Revisioned::default())
+}
+
 /// A map with the cell of [`SCOPE`], its budget, and the milliseconds of the budget's clock.
-fn with_cell() -> (CellMap<Removable>, Arc<MemoryBudget>, Arc<AtomicU32>) {
+fn with_cell() -> (CellMap<Revisioned>, Arc<MemoryBudget>, Arc<AtomicU32>) {
     let now = Arc::new(AtomicU32::new(0));
     let clock = Arc::clone(&now);
     let budget = MemoryBudget::with_clock(1 << 20, move || clock.load(Ordering::Relaxed));
     let cells = CellMap::new(&budget, "test");
-    cells.get_or_create(SCOPE, None, |_, _| Removable::default());
+    create(&cells);
     (cells, budget, now)
 }
 
 #[test]
-fn cell_that_is_found_by_a_handle_is_used_and_hit() {
+fn cell_that_is_found_by_a_handle_is_hit_and_used() {
     let (cells, budget, now) = with_cell();
-    let handle = CellHandle::default();
-    let find = || cells.find(SCOPE, Some(&handle), Removable::answer);
+    let numbers = WeighedCache::new(&budget, "numbers", |_| false);
+    let handle = CellHandle::new(SCOPE);
     let hits = || budget.stats().iter().map(|cache| cache.hits).sum::<u64>();
-    assert_eq!([find(), find(), find()], [Some("answer"); 3]);
-    assert_eq!(hits(), 1, "the other two are counted later");
-    let other = CellHandle::default();
-    assert_eq!(cells.find(Scope(Uuid::from_u128(2)), Some(&other), Removable::answer), None);
-    now.store(1_000, Ordering::Relaxed);
-    budget.tick();
-    assert_eq!((find(), hits(), handle.is_outdated()), (Some("answer"), 4, false));
+    for found in 1..=3 {
+        assert_eq!((cells.find_by(&handle, Revisioned::fresh), hits()), (Some(0), found));
+    }
+    // Many times what the budget holds in ten seconds: what is used meanwhile is not evicted.
+    for key in 0..20_000 {
+        now.fetch_add(10, Ordering::Relaxed);
+        numbers.insert(key, key, None, 1 << 10);
+        if key % 10 == 0 {
+            assert_eq!(cells.find_by(&handle, Revisioned::fresh), Some(0), "{key}");
+        }
+    }
+    assert!(!handle.is_outdated());
 }
 
 #[test]
 fn cell_that_was_removed_is_not_found_by_a_handle() {
-    let remove: [fn(&CellMap<Removable>); 2] = [|cells| cells.remove(SCOPE), |cells| cells.clear()];
+    let remove: [fn(&CellMap<Revisioned>); 2] = [|cells| cells.remove(SCOPE), |cells| cells.clear()];
     for remove in remove {
-        let (cells, ..) = with_cell();
-        let handle = CellHandle::default();
-        let find = || cells.find(SCOPE, Some(&handle), Removable::answer);
-        assert_eq!(find(), Some("answer"));
-        // As while it is loaded into.
-        let in_use = cells.get(SCOPE);
-        remove(&cells);
-        assert_eq!((find(), handle.is_outdated()), (None, false));
-        drop(in_use);
-        assert_eq!((find(), handle.is_outdated()), (None, true));
-        cells.get_or_create(SCOPE, None, |_, _| Removable::default());
-        assert_eq!(find(), Some("answer"), "by look-up");
+        for is_held in [false, true] {
+            let (cells, ..) = with_cell();
+            let handle = CellHandle::new(SCOPE);
+            let find = || (cells.find_by(&handle, Revisioned::fresh), handle.is_outdated());
+            assert_eq!(find(), (Some(0), false));
+            // As while it is loaded into.
+            let held = is_held.then(|| cells.get(SCOPE));
+            remove(&cells);
+            assert_eq!(find(), (None, true));
+            create(&cells);
+            assert_eq!(find(), (Some(0), true), "another one, by look-up");
+            drop(held);
+        }
     }
+}
+
+#[test]
+fn handle_of_another_cell_than_the_map_has_is_outdated() {
+    let (cells, budget, now) = with_cell();
+    let handle = CellHandle::new(SCOPE);
+    cells.find_by(&handle, Revisioned::fresh);
+    cells.remove(SCOPE);
+    create(&cells);
+    now.store(1_000, Ordering::Relaxed);
+    budget.tick();
+    assert_eq!((cells.find_by(&handle, Revisioned::fresh), handle.is_outdated()), (Some(0), true));
+}
+
+#[test]
+fn nothing_older_than_what_was_raised_is_found_by_a_handle() {
+    const REVISIONS: i64 = 20_000;
+    let (cells, ..) = with_cell();
+    let (raised, done) = (AtomicI64::new(0), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut held = None;
+            for revision in 1..=REVISIONS {
+                cells.raise(SCOPE, Revision(revision));
+                raised.store(revision, Ordering::SeqCst);
+                let cell = create(&cells);
+                cell.current.store(revision, Ordering::SeqCst);
+                if revision % 3 == 0 {
+                    cells.remove(SCOPE);
+                    held = Some(cell);
+                }
+            }
+            drop(held);
+            done.store(true, Ordering::SeqCst);
+        });
+        let mut handle = CellHandle::new(SCOPE);
+        while !done.load(Ordering::SeqCst) {
+            let due = raised.load(Ordering::SeqCst);
+            if let Some(found) = cells.find_by(&handle, Revisioned::fresh) {
+                // A new cell has not been raised, and answers once it is loaded.
+                assert!(found == 0 || found >= due, "{found} < {due}");
+            }
+            if handle.is_outdated() {
+                handle = CellHandle::new(SCOPE);
+            }
+        }
+    });
 }

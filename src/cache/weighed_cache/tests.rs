@@ -1,7 +1,7 @@
 //! Eviction, fairness between tenants, cells in use, and the accounting.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
@@ -39,7 +39,7 @@ fn numbers(budget: &Arc<MemoryBudget>, name: &'static str) -> Numbers {
 /// The same hashes in each run.
 fn numbers_hashed_by(seed: u64, budget: &Arc<MemoryBudget>) -> Numbers {
     let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-    WeighedCache::with_hasher(budget, "test", (|_| false, |_| {}), hasher)
+    WeighedCache::with_hasher(budget, "test", |_| false, |_| {}, hasher)
 }
 
 /// Which of the keys are cached. Counts as no use.
@@ -294,29 +294,47 @@ fn concurrent_use_leaves_no_bytes_behind() {
     assert!(budget.stats().iter().all(|cache| cache.entries == 0 && cache.bytes == 0));
 }
 
+/// A value that counts its removals, and those at which another thread could not look it up.
+#[derive(Default)]
+struct Removed {
+    cache: OnceLock<Weak<WeighedCache<u64, Arc<Removed>>>>,
+    removals: AtomicU32,
+    locked: AtomicU32,
+}
+
+impl Removed {
+    fn count(&self) {
+        let Some(cache) = self.cache.get().and_then(Weak::upgrade) else { return };
+        self.removals.fetch_add(1, Ordering::Relaxed);
+        let is_locked = cache.shard_of(&1_u64).1.entries.try_read().is_none();
+        self.locked.fetch_add(u32::from(is_locked), Ordering::Relaxed);
+    }
+}
+
 #[test]
-fn each_removal_of_a_value_is_counted_once() {
-    type Removals = Arc<AtomicU32>;
-    let count = |removals: &Removals| _ = removals.fetch_add(1, Ordering::Relaxed);
-    let remove: [fn(&WeighedCache<u64, Removals>, &AtomicU32); 4] = [
+fn value_is_called_once_under_the_lock_when_it_is_removed() {
+    type Remove = fn(&WeighedCache<u64, Arc<Removed>>, &AtomicU32);
+    let remove: [Remove; 4] = [
         |cache, _| cache.remove(&1),
         |cache, _| cache.clear(),
-        |cache, _| cache.insert(1, Removals::default(), A, KIB),
+        |cache, _| cache.insert(1, Arc::default(), A, KIB),
         |cache, now| {
             for key in 2..10_000 {
                 now.fetch_add(1, Ordering::Relaxed);
-                cache.insert(key, Removals::default(), A, KIB);
+                cache.insert(key, Arc::default(), A, KIB);
             }
         },
     ];
     for remove in remove {
         let (budget, now) = budget(MIB);
-        let cache = WeighedCache::with_removals(&budget, "test", |_| false, count);
-        let removals = Removals::default();
-        cache.insert(1, Arc::clone(&removals), A, KIB);
-        assert_eq!(removals.load(Ordering::Relaxed), 0);
+        let cache =
+            WeighedCache::with_removals(&budget, "test", |_| false, |value: &Arc<Removed>| value.count());
+        let value = Arc::<Removed>::default();
+        value.cache.get_or_init(|| Arc::downgrade(&cache));
+        cache.insert(1, Arc::clone(&value), A, KIB);
         remove(&cache, &now);
-        assert_eq!(removals.load(Ordering::Relaxed), 1);
+        let counts = [&value.removals, &value.locked].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counts, [1, 1]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Lists of resources: pages of all that they are made of.
+//! Lists of resources: pages of all that they are made of; and the cell of an agent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,15 +7,17 @@ use ::skill::{FilePath, SkillPath};
 use proptest::prelude::*;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 use super::content_revisions::ContentRevisions;
 use super::view::View;
-use super::{AgentSnapshot, ChangeRevisions, Definitions};
+use super::{AgentCell, AgentSnapshot, ChangeRevisions, Definitions};
+use crate::cache::{MemoryBudget, ScopeCell};
 use crate::catalog::skill_placement::check_apart;
 use crate::model::agent::AgentDescription;
 use crate::model::call::{List, ListPage};
 use crate::model::content::ContentHash;
-use crate::model::ids::{ConnectionId, ResourceUri, Slug};
+use crate::model::ids::{AgentId, AgentRef, ConnectionId, ResourceUri, Slug, TenantId};
 use crate::model::kinds::by_kind;
 use crate::model::label::Labels;
 use crate::model::mount::{Ages, Mount, MountEntry, MountPlace, NewMount, TreeId};
@@ -83,7 +85,11 @@ fn mount(uri: &str) -> Mount {
     Mount::new(new, (ConnectionId(uuid::Uuid::nil()), TREE), REVISION, None).unwrap()
 }
 
-fn view(resources: &BTreeSet<String>, skills: Vec<Skill>, files: &BTreeSet<String>) -> View {
+fn snapshot(
+    resources: &BTreeSet<String>,
+    skills: Vec<Skill>,
+    files: &BTreeSet<String>,
+) -> Arc<AgentSnapshot> {
     let mut stored = by_kind!(Stored, _K => Vec::new());
     stored.resources = resources.iter().map(|uri| resource(uri)).collect();
     stored.skills = skills;
@@ -95,7 +101,7 @@ fn view(resources: &BTreeSet<String>, skills: Vec<Skill>, files: &BTreeSet<Strin
         revision: REVISION,
     };
     let entries = files.iter().map(|path| StoredEntry { tree: TREE, path: path.clone(), entry });
-    View::unfiltered(Arc::new(AgentSnapshot {
+    Arc::new(AgentSnapshot {
         timeline: 1,
         revision: REVISION,
         has_labels: false,
@@ -109,7 +115,30 @@ fn view(resources: &BTreeSet<String>, skills: Vec<Skill>, files: &BTreeSet<Strin
         definitions: Definitions::new(stored, entries.collect()),
         touched: ContentRevisions::all_at(REVISION),
         touched_resources: ContentRevisions::all_at(REVISION),
-    }))
+    })
+}
+
+fn cell() -> AgentCell {
+    let agent = AgentRef { tenant: TenantId(Uuid::from_u128(1)), uid: AgentId(Uuid::from_u128(2)) };
+    AgentCell::new(agent, 1, MemoryBudget::new(1 << 20).pin("test"))
+}
+
+#[test]
+fn cell_has_a_fresh_snapshot_until_a_newer_revision_is_known() {
+    let cell = cell();
+    cell.current.store(Some(snapshot(&BTreeSet::new(), Vec::new(), &BTreeSet::new())));
+    for (revision, is_fresh) in [(REVISION, true), (Revision(REVISION.0 + 1), false)] {
+        cell.raise(revision);
+        assert_eq!(cell.fresh().is_some(), is_fresh, "{revision:?}");
+    }
+}
+
+#[test]
+fn removed_cell_says_so() {
+    let cell = cell();
+    assert!(!cell.is_removed());
+    cell.set_removed();
+    assert!(cell.is_removed());
 }
 
 proptest! {
@@ -132,7 +161,8 @@ proptest! {
         let skills = roots.iter().map(|root| format!("{}SKILL.md", root.as_str()));
         let mounted = files.iter().map(|file| format!("y:/{file}"));
         let due: BTreeSet<_> = resources.iter().cloned().chain(skills).chain(mounted).collect();
-        let view = view(&resources, roots.into_iter().map(skill).collect(), &files);
+        let snapshot = snapshot(&resources, roots.into_iter().map(skill).collect(), &files);
+        let view = View::unfiltered(snapshot);
         let (mut listed, mut after) = (Vec::new(), None::<String>);
         loop {
             let ListPage::Resources(page) = view.list(List::Resources, after.as_deref(), size) else {

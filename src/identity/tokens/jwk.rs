@@ -11,13 +11,13 @@ use std::sync::Arc;
 
 use crate::model::algorithm::Algorithm;
 
-/// Most keys of one issuer.
+/// The maximum number of keys of an issuer.
 const MAX_KEYS: usize = 100;
 
 /// Identifies the key material of a key.
 pub(super) type Fingerprint = [u8; 32];
 
-/// The keys of an issuer with which tokens can be signed.
+/// The public keys of an issuer, which verify signatures of tokens.
 #[derive(Debug)]
 pub(super) struct KeySet(Vec<Arc<PublicKey>>);
 
@@ -25,9 +25,9 @@ pub(super) struct KeySet(Vec<Arc<PublicKey>>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeySetError {
     #[error("it is not a JSON Web Key Set")]
-    Form,
+    NotAKeySet,
     #[error("it lists more than {MAX_KEYS} keys")]
-    Many,
+    TooManyKeys,
 }
 
 /// A public key.
@@ -71,9 +71,9 @@ impl KeySet {
     /// Parses a key set. Keys that are not for signatures, or of an unsupported type, are ignored (RFC 7517, section
     /// 5).
     pub(super) fn parse(text: &[u8]) -> Result<Self, KeySetError> {
-        let listed: Listed = serde_json::from_slice(text).map_err(|_| KeySetError::Form)?;
+        let listed: Listed = serde_json::from_slice(text).map_err(|_| KeySetError::NotAKeySet)?;
         if listed.keys.len() > MAX_KEYS {
-            return Err(KeySetError::Many);
+            return Err(KeySetError::TooManyKeys);
         }
         let read = |key| serde_json::from_value(key).ok().and_then(|key: Jwk| PublicKey::read(&key));
         Ok(Self(listed.keys.into_iter().filter_map(read).map(Arc::new).collect()))

@@ -1,4 +1,4 @@
-//! The stream of a session: resume by `Last-Event-ID`, takeover, and log messages (2025-11-25, Transports).
+//! The stream of a session: resume by `Last-Event-ID`, replacement by a newer stream, and log messages (2025-11-25, Transports).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub enum Start {
     First,
     /// Everything up to this revision was sent.
     Resumed(Revision),
-    /// The position cannot be read, or belongs to a caller with other labels: what that one knows does not say what this
-    /// one has to be sent.
+    /// The position cannot be read, or belongs to a caller with other labels: what was sent to that one does not tell what
+    /// this one has still to receive.
     Unknown,
 }
 
@@ -47,7 +47,8 @@ impl Start {
             let same = session.labels.is_none_or(|opened| opened == labels);
             return if same { Self::First } else { Self::Unknown };
         };
-        // A stream that the session does not know was opened before the database was set back in a way that does not show.
+        // A stream that the session does not know was opened before the database was restored without a change of timeline that
+        // was detected.
         // Without a watermark everything has to be notified, not only what changed.
         let resumes = |position: &Position| {
             position.stream < session.epoch

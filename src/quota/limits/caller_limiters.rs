@@ -32,7 +32,7 @@ impl CallerLimiters {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
-    /// Loads the memory of the limiters, as [`black_box`](std::hint::black_box) will see it.
+    /// Loads the memory of the limiters. Returns what was read, so that the compiler keeps the loads.
     pub fn touch(&self) -> usize {
         let found = self.found.get().into_iter().flatten().flatten();
         found.map(|(_, limiter)| limiter.strong_count()).sum()
