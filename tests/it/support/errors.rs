@@ -7,22 +7,25 @@ use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
 use tracing::field::{Field, Visit};
-use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Subscriber};
+use tracing::subscriber::{DefaultGuard, NoSubscriber};
+use tracing::{Dispatch, Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// The events of a level or a more severe one that are logged until this is dropped; most tests record errors.
 pub(crate) struct ErrorLog {
     lines: Arc<Mutex<Vec<String>>>,
     _guard: DefaultGuard,
+    /// While there is one subscriber alone, tracing asks that of the thread which comes to an event first, often none in another
+    /// test, and disables the event in all threads.
+    _second: Dispatch,
 }
 
 impl ErrorLog {
     /// Starts recording events of a level and more severe ones.
     pub(crate) fn of(least: Level) -> Self {
-        let lines = Arc::default();
+        let (lines, second) = (Arc::default(), Dispatch::new(NoSubscriber::default()));
         let subscriber = tracing_subscriber::registry().with(Recorder { lines: Arc::clone(&lines), least });
-        Self { lines, _guard: tracing::subscriber::set_default(subscriber) }
+        Self { lines, _guard: tracing::subscriber::set_default(subscriber), _second: second }
     }
 
     /// Starts recording errors.
