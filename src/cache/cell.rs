@@ -53,8 +53,8 @@ pub trait ScopeCell: Any + Send + Sync {
     /// Called under the map's lock before the cell is removed. Its wanted revision is not raised afterwards.
     fn set_removed(&self) {}
 
-    /// Whether [`set_removed`](Self::set_removed) was called: then [handles](super::CellHandle) must not find the cell. Always, of a
-    /// cell that does not record it.
+    /// Whether [`set_removed`](Self::set_removed) was called: then [handles](super::CellHandle) must not find the cell. True
+    /// for a cell that does not record it.
     fn is_removed(&self) -> bool {
         true
     }

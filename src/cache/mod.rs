@@ -3,8 +3,9 @@
 //! The module is generic over the cached facts. [`Cell`] holds facts of one scope and applies the rule; a [`ScopeMap`]
 //! finds the cell of a scope when the change feed raises it; a [`Loader`] bounds and times loads from the database and
 //! decides when memory may answer without it; a [`Writer`] serializes the writes of a scope, commits them and raises
-//! their cells; a [`MemoryBudget`] bounds all caches, of which a [`WeighedCache`] is one; a [`GroupCommit`] writes rows of many callers in one commit; a [`FairSemaphore`] grants permits to
-//! payers in turn; [`KeyedCounts`] limit what is open or waits, by key.
+//! their cells; a [`MemoryBudget`] bounds all caches, of which a [`WeighedCache`] is one; a [`GroupCommit`] writes rows
+//! of many callers in one commit; a [`FairSemaphore`] grants permits to payers in turn; [`KeyedCounts`] limit what is
+//! open or waits, by key.
 
 mod cell;
 mod fair_queue;

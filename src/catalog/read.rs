@@ -89,7 +89,7 @@ impl Catalog {
         agent: AgentRef,
         first: impl FnOnce() -> Option<ResourceUri>,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
-        // Without a reference to the cell: counting one takes longer than all else here.
+        // Without a reference to the cell: all callers without a handle would count it in one place.
         if let Some(fresh) = self.agents.find(agent.uid, AgentCell::fresh) {
             return Ok(fresh);
         }

@@ -196,7 +196,7 @@ struct CachedResult {
 
 impl CachedResult {
     /// The result. The processor begins to load it, since it is copied once the head of the answer is made; of a long one the
-    /// beginning, after which the processor loads ahead by itself.
+    /// beginning, since hardware prefetching loads the rest.
     fn prefetched(&self) -> Bytes {
         let lines = (0..self.result.len().min(PREFETCHED_BYTES)).step_by(64);
         lines.for_each(|line| prefetch_index(&self.result, line));
