@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::cases::{Call, Era, read};
 use crate::closed_loop::{Cost, End, Requests};
+use crate::cold_reads;
 use crate::error::{Error, excerpt};
 use crate::fleet::{self, start_own};
 use crate::http::Connection;
@@ -27,8 +28,6 @@ const RESOURCES: usize = 10;
 const BYTES: usize = 1024;
 /// Resources of the small agent, and items on a page by default.
 const PAGE: usize = 100;
-/// The pause after a start until background work has ended.
-const SETTLES: Duration = Duration::from_secs(3);
 /// A bare handler exits after this time, even if the run was killed.
 const LIMIT_LIVES: Duration = Duration::from_hours(1);
 const MIB: f64 = 1_048_576.0;
@@ -45,9 +44,10 @@ pub(crate) struct Growth {
     /// Numbers of active agents, ascending
     #[arg(long, value_delimiter = ',', default_value = "1,10,100,1000,10000", value_parser = at_least_one)]
     active: Vec<usize>,
-    /// Agents that are read for the first time after a start
-    #[arg(long, default_value_t = 10_000, value_parser = at_least_one)]
-    cold: usize,
+    /// Numbers of agents that are read for the first time after a start; the fewer, the more of the time is that of opening
+    /// connections to the database
+    #[arg(long, value_delimiter = ',', default_value = "10000,60000", value_parser = at_least_one)]
+    cold: Vec<usize>,
     /// Resources of the large agent; a multiple of 100
     #[arg(long, default_value_t = 100_000, value_parser = at_least_one)]
     large: usize,
@@ -80,7 +80,7 @@ pub(crate) async fn run(options: &Growth) -> Result<(), Error> {
     let print = |text: String| io::stdout().write_all(text.as_bytes()).map_err(Error::io("write the report"));
     site::measured(options.waggle.as_ref(), async |site| {
         let most = options.active.iter().max().copied().unwrap_or_default();
-        let agents = options.agents.max(most + options.cold);
+        let agents = options.agents.max(most + options.cold.iter().sum::<usize>());
         let groups = [
             Group { prefix: "growth", agents, resources: RESOURCES, keys: agents, bytes: BYTES },
             Group { prefix: "small", agents: 1, resources: PAGE, keys: 1, bytes: BYTES },
@@ -93,7 +93,11 @@ pub(crate) async fn run(options: &Growth) -> Result<(), Error> {
         if let Some(file) = &options.svg {
             fs::write(file, svg::document(&curves(&sizes))).map_err(Error::io("write the curves"))?;
         }
-        print(cold(site, growth, most..most + options.cold).await?)?;
+        let cold = options.cold.iter().scan(most, |from, count| {
+            *from += count;
+            Some(*from - count..*from)
+        });
+        print(cold_reads::measure(site, growth, cold).await?)?;
         print(lists(site, [small, large], options).await?)
     })
     .await
@@ -104,7 +108,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 /// One read of each of these agents.
-fn reads(group: &Group, numbers: std::ops::Range<usize>, port: u16) -> Requests {
+pub(crate) fn reads(group: &Group, numbers: std::ops::Range<usize>, port: u16) -> Requests {
     let request = |nth: usize| {
         let uri = format!("x:{}", nth % group.resources + 1);
         read(&group.agent(nth), &uri, port, &group.key(nth))
@@ -229,20 +233,6 @@ fn curves(sizes: &[Size]) -> [Chart; 2] {
             ],
         ),
     ]
-}
-
-/// Reads each of these agents once right after a start.
-async fn cold(site: &mut Site, group: &Group, numbers: std::ops::Range<usize>) -> Result<String, Error> {
-    let port = site.start(&[]).await?;
-    tokio::time::sleep(SETTLES).await;
-    let count = numbers.len();
-    let cost = reads(group, numbers, port).send(site, port, End::Times(1)).await?;
-    site.stop_gateways().await;
-    Ok(format!(
-        "| cold reads | reads/s | gateway CPU µs/read | PostgreSQL CPU µs/read |\n|--:|--:|--:|--:|\n\
-         | {count} | {:.0} | {:.0} | {:.0} |\n\n",
-        cost.per_second, cost.gateway, cost.postgres
-    ))
 }
 
 /// Lists the first page of both agents, and the last one of the large agent.

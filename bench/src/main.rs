@@ -12,6 +12,7 @@ mod broadcast;
 mod caches;
 mod cases;
 mod closed_loop;
+mod cold_reads;
 mod cpu;
 mod database;
 mod descriptors;

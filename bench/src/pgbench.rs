@@ -8,31 +8,37 @@ use std::time::Duration;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use crate::closed_loop::End;
 use crate::error::{Error, excerpt};
 
-/// The statements of one write of the gateway, as a script of `pgbench`.
-const SCRIPT: &str = include_str!("pgbench.sql");
 /// How long it may take to connect and to exit, in addition to its duration.
 const GRACE: Duration = Duration::from_secs(30);
+/// How long a number of transactions may take.
+const TRANSACTIONS: Duration = Duration::from_mins(10);
+/// The settings of the gateway's connections that plans depend on (src/store/mod.rs), so that both execute the same ones.
+const OPTIONS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c jit=off";
 
 /// `pgbench`, prepared for a database.
 pub(crate) struct Pgbench {
     script: PathBuf,
-    socket: PathBuf,
+    /// The arguments that name the database, also for `psql`.
+    database: Vec<String>,
 }
 
 impl Pgbench {
-    /// Prepares it for the private database in `data_dir`; `None` if `pgbench` is not installed.
-    pub(crate) async fn find(data_dir: &Path, dir: &Path) -> Result<Option<Self>, Error> {
+    /// Prepares a script for a database, with files in `dir`; `None` if `pgbench` is not installed.
+    pub(crate) async fn new(
+        script: &str,
+        database: impl IntoIterator<Item = String>,
+        dir: &Path,
+    ) -> Result<Option<Self>, Error> {
         let version = Command::new("pgbench").arg("--version").stdout(Stdio::null()).status().await;
         if !version.is_ok_and(|status| status.success()) {
             return Ok(None);
         }
-        let socket = fs::read_to_string(data_dir.join("embedded.socket"))
-            .map_err(Error::io("find the socket of the gateway's database"))?;
-        let script = dir.join("pgbench.sql");
-        fs::write(&script, SCRIPT).map_err(Error::io("write the script of pgbench"))?;
-        Ok(Some(Self { script, socket: socket.into() }))
+        let file = dir.join("pgbench.sql");
+        fs::write(&file, script).map_err(Error::io("write the script of pgbench"))?;
+        Ok(Some(Self { script: file, database: database.into_iter().collect() }))
     }
 
     /// Disables or enables inserts into the audit outbox.
@@ -45,22 +51,26 @@ impl Pgbench {
         };
         let mut command = Command::new("psql");
         command.args(["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--command", statement]);
-        command.arg("--host").arg(&self.socket).args(["--username=waggle", "waggle"]);
+        command.args(&self.database);
         let output = timeout(GRACE, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
         let output = output.map_err(|_| Error::Pgbench("psql did not exit".to_owned()))?;
         let output = output.map_err(Error::io("run psql"))?;
         if output.status.success() { Ok(()) } else { Err(Error::Pgbench(excerpt(&output.stderr))) }
     }
 
-    /// Runs `clients` for `duration`; returns the transactions per second.
-    pub(crate) async fn run(&self, clients: usize, duration: Duration) -> Result<f64, Error> {
+    /// Runs `clients`, each for a time or for a number of transactions; returns the transactions per second.
+    pub(crate) async fn run(&self, clients: usize, end: End) -> Result<f64, Error> {
+        let (end, most) = match end {
+            End::Times(number) => (format!("--transactions={number}"), TRANSACTIONS),
+            End::After(duration) => (format!("--time={}", duration.as_secs()), duration + GRACE),
+        };
         let mut command = Command::new("pgbench");
-        command.args(["--no-vacuum", "--protocol=prepared", "--jobs=2"]);
-        command.arg(format!("--client={clients}")).arg(format!("--time={}", duration.as_secs()));
-        command.arg("--file").arg(&self.script).arg("--host").arg(&self.socket);
-        command.args(["--username=waggle", "waggle"]).stdin(Stdio::null()).kill_on_drop(true);
-        let late = |_| Error::Pgbench(format!("it did not exit within {} s", (duration + GRACE).as_secs()));
-        let output = timeout(duration + GRACE, command.output()).await.map_err(late)?;
+        // A script may count a client's transactions in `nth`.
+        command.args(["--no-vacuum", "--protocol=prepared", "--jobs=2", "--define=nth=0", &end]);
+        command.arg(format!("--client={clients}")).arg("--file").arg(&self.script).args(&self.database);
+        command.env("PGOPTIONS", OPTIONS).stdin(Stdio::null()).kill_on_drop(true);
+        let late = |_| Error::Pgbench(format!("it did not exit within {} s", most.as_secs()));
+        let output = timeout(most, command.output()).await.map_err(late)?;
         let output = output.map_err(Error::io("run pgbench"))?;
         let text = String::from_utf8_lossy(&output.stdout);
         match tps(&text) {
@@ -81,7 +91,8 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{SCRIPT, tps};
+    use super::tps;
+    use crate::{cold_reads, writes};
 
     /// The queries of the gateway, from the metadata of its build.
     fn queries() -> Vec<String> {
@@ -119,20 +130,23 @@ mod tests {
     }
 
     #[test]
-    fn every_statement_of_the_script_is_a_query_of_the_gateway() {
+    fn every_statement_of_the_scripts_is_a_query_of_the_gateway() {
         let queries = queries();
-        // One statement per line; `\gset` or `\aset` after it stores its result.
-        let lines = SCRIPT.lines().filter(|line| !line.starts_with(['-', '\\']));
-        let statements: Vec<_> = lines
-            .map(|line| plain(line.split_once('\\').map_or(line, |(it, _)| it).trim_end_matches(';')))
-            .collect();
-        let (ends, statements): (Vec<_>, Vec<_>) =
-            statements.iter().partition(|it| matches!(it.as_str(), "begin" | "commit"));
-        assert_eq!(ends, ["begin", "commit"]);
-        assert_eq!(statements.len(), 3);
-        for statement in statements {
-            assert!(queries.iter().any(|query| is(statement, query)), "{statement}");
-        }
+        let check = |script: &'static str| {
+            // One statement per line; `\gset` or `\aset` after it stores its result.
+            let lines = script.lines().filter(|line| !line.starts_with(['-', '\\']));
+            let statements = lines
+                .map(|line| plain(line.split_once('\\').map_or(line, |(it, _)| it).trim_end_matches(';')));
+            let own = |it: &String| matches!(it.as_str(), "begin" | "commit") || it.contains("bench_agents");
+            let (own, statements): (Vec<_>, Vec<_>) = statements.partition(own);
+            for statement in &statements {
+                assert!(queries.iter().any(|query| is(statement, query)), "{statement}");
+            }
+            (own, statements.len())
+        };
+        assert_eq!(check(writes::SCRIPT), (vec!["begin".to_owned(), "commit".to_owned()], 3));
+        let choice = plain("select hash, slug, tenant, uid, uri from bench_agents where n = :n");
+        assert_eq!(check(cold_reads::SCRIPT), (vec![choice], 2));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Writes over the administration API: how many per second, compared with the same statements without a gateway, and
 //! how long the writer of a quiet agent waits while many others write to another agent.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::closed_loop::End;
 use crate::error::{Error, excerpt};
 use crate::histogram::Histogram;
 use crate::http::{self, Connection};
@@ -19,6 +21,8 @@ use crate::pgbench::Pgbench;
 use crate::run::to_f64;
 use crate::waggle::Waggle;
 
+/// The statements of one write of the gateway, as a script of `pgbench`.
+pub(crate) const SCRIPT: &str = include_str!("writes.sql");
 /// Agents that are written to concurrently, each by one writer; `pgbench` has as many clients.
 pub(crate) const WRITERS: usize = 32;
 /// Writers of the busy agent.
@@ -60,7 +64,10 @@ pub(crate) struct Writes {
 pub(crate) async fn measure(waggle: &Waggle, options: &Options, dir: &Path) -> Result<Writes, Error> {
     let agents = (0..WRITERS).map(agent).chain([BUSY.to_owned(), QUIET.to_owned()]);
     let load = WriteLoad::register_fixture(waggle, agents.collect()).await?;
-    let pgbench = Pgbench::find(&waggle.postgres.data_dir, dir).await?;
+    let socket = fs::read_to_string(waggle.postgres.data_dir.join("embedded.socket"))
+        .map_err(Error::io("find the socket of the gateway's database"))?;
+    let database = [format!("--host={socket}"), "--username=waggle".to_owned(), "waggle".to_owned()];
+    let pgbench = Pgbench::new(SCRIPT, database, dir).await?;
     let mut writes = Writes {
         rates: Vec::new(),
         outbox: Vec::new(),
@@ -74,7 +81,7 @@ pub(crate) async fn measure(waggle: &Waggle, options: &Options, dir: &Path) -> R
     for _ in 0..options.rounds {
         let phase = load.write(one_each(), options.duration()).await?;
         let without = match &pgbench {
-            Some(pgbench) => Some(pgbench.run(WRITERS, options.duration()).await?),
+            Some(pgbench) => Some(pgbench.run(WRITERS, End::After(options.duration())).await?),
             None => None,
         };
         if let Some(pgbench) = &pgbench {

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::write_spans::TracedWrite;
@@ -31,11 +32,12 @@ pub(super) struct DirtySet {
 struct State {
     /// The labels of the stream's caller: changes that do not concern it are not marked.
     labels: CallerLabels,
-    interests: HashMap<Subject, InterestState>,
+    /// Clients choose the URIs, but do not know the random seed of the hasher; `sessions.subscriptions` bounds their number.
+    interests: HashMap<Subject, InterestState, RandomState>,
     /// In the order in which they are sent.
     dirty: BTreeSet<(Revision, Subject)>,
     /// Of dirty subjects, if traces of writes are exported.
-    causes: HashMap<Subject, Cause>,
+    causes: HashMap<Subject, Cause, RandomState>,
     /// Whether the stream must recheck whether it may continue.
     recheck: bool,
     /// Wakes the stream, if it waits.
@@ -116,10 +118,7 @@ impl DirtySet {
 
     /// Marks a subject dirty if `revision` is newer than the interest in it.
     pub(super) fn mark(&self, subject: &Subject, revision: Revision) {
-        let mut state = self.state.lock();
-        if state.mark(subject, revision) {
-            wake(state);
-        }
+        self.mark_of(Recipients::Of(&Audience::Everybody), subject, (revision, None));
     }
 
     /// As [`mark`](Self::mark), if the stream is a recipient. `write` made the revision.
@@ -130,13 +129,17 @@ impl DirtySet {
         (revision, write): (Revision, Option<&TracedWrite>),
     ) {
         let mut state = self.state.lock();
-        if !recipients.include(&state.labels) || !state.wants(subject, revision) {
+        if !recipients.include(&state.labels) {
             return;
         }
+        let State { interests, dirty, causes, .. } = &mut *state;
+        let Some(interest) = interests.get_mut(subject).filter(|interest| revision > interest.since) else {
+            return;
+        };
         if let Some(write) = write {
-            state.link(subject, write);
+            link(causes, subject, write);
         }
-        if state.mark_from(subject, revision) {
+        if interest.mark_from(dirty, subject, revision) {
             wake(state);
         }
     }
@@ -230,38 +233,42 @@ impl State {
         self.dirty.first().map(|(revision, _)| *revision)
     }
 
-    fn mark(&mut self, subject: &Subject, revision: Revision) -> bool {
-        self.wants(subject, revision) && self.mark_from(subject, revision)
-    }
-
-    fn wants(&self, subject: &Subject, revision: Revision) -> bool {
-        self.interests.get(subject).is_some_and(|interest| revision > interest.since)
-    }
-
-    /// Links the next event of a subject to a write.
-    fn link(&mut self, subject: &Subject, write: &TracedWrite) {
-        if self.causes.get(subject).is_some_and(|cause| cause.writes.len() == MAX_LINKS) {
-            return;
-        }
-        let Some(span) = write.link() else { return };
-        let new = || Cause { since: Instant::now(), writes: Vec::new() };
-        let cause = self.causes.entry(subject.clone()).or_insert_with(new);
-        if !cause.writes.contains(&span) {
-            cause.writes.push(span);
-        }
-    }
-
     fn mark_from(&mut self, subject: &Subject, revision: Revision) -> bool {
-        let Some(interest) = self.interests.get_mut(subject) else { return false };
-        match interest.dirty {
+        let interest = self.interests.get_mut(subject);
+        interest.is_some_and(|interest| interest.mark_from(&mut self.dirty, subject, revision))
+    }
+}
+
+impl InterestState {
+    /// Marks the subject dirty from `revision` on. Returns false if it was dirty from that revision or an earlier one already.
+    fn mark_from(
+        &mut self,
+        dirty: &mut BTreeSet<(Revision, Subject)>,
+        subject: &Subject,
+        revision: Revision,
+    ) -> bool {
+        match self.dirty {
             Some(first) if first <= revision => return false,
             Some(later) => {
-                self.dirty.remove(&(later, subject.clone()));
+                dirty.remove(&(later, subject.clone()));
             }
             None => {}
         }
-        interest.dirty = Some(revision);
-        self.dirty.insert((revision, subject.clone()))
+        self.dirty = Some(revision);
+        dirty.insert((revision, subject.clone()))
+    }
+}
+
+/// Links the next event of a subject to a write.
+fn link(causes: &mut HashMap<Subject, Cause, RandomState>, subject: &Subject, write: &TracedWrite) {
+    if causes.get(subject).is_some_and(|cause| cause.writes.len() == MAX_LINKS) {
+        return;
+    }
+    let Some(span) = write.link() else { return };
+    let new = || Cause { since: Instant::now(), writes: Vec::new() };
+    let cause = causes.entry(subject.clone()).or_insert_with(new);
+    if !cause.writes.contains(&span) {
+        cause.writes.push(span);
     }
 }
 

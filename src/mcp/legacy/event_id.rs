@@ -20,6 +20,9 @@ use crate::model::sources::Random;
 const KEY: &str = "session event ids";
 /// The bytes of an encoded position.
 const POSITION: usize = 32;
+/// Number of nonces that are drawn at once, since each time is a system call. The streams of a session share its key, and draw
+/// nonces of their own.
+const NONCES: usize = 8;
 
 /// The position after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,18 +41,20 @@ pub struct Position {
 pub struct EventIds {
     key: [u8; 32],
     timeline: TimelineId,
+    /// Random nonces, and how many of them are unused.
+    nonces: [[u8; NONCE_LEN]; NONCES],
+    unused: usize,
 }
 
 impl EventIds {
     /// For a session, with its key derived from the gateway's secret.
     pub fn new(seal: &CursorSeal, session: SessionUid, timeline: TimelineId) -> Self {
-        Self { key: seal.key(KEY, session.0), timeline }
+        Self { key: seal.key(KEY, session.0), timeline, nonces: Default::default(), unused: 0 }
     }
 
     /// The id of an event; `None` if the random source fails.
-    pub fn seal(&self, position: Position, random: &dyn Random) -> Option<String> {
-        let mut nonce = [0; NONCE_LEN];
-        random.fill(&mut nonce).ok()?;
+    pub fn seal(&mut self, position: Position, random: &dyn Random) -> Option<String> {
+        let nonce = self.nonce(random)?;
         let mut sealed = position.to_bytes();
         let tag = self
             .cipher()?
@@ -70,6 +75,16 @@ impl EventIds {
         let position =
             self.cipher()?.open_in_place(nonce, Aad::from(self.timeline.as_bytes()), sealed).ok()?;
         Position::from_bytes(position)
+    }
+
+    /// A nonce that is not used again; `None` if the random source fails.
+    fn nonce(&mut self, random: &dyn Random) -> Option<[u8; NONCE_LEN]> {
+        if self.unused == 0 {
+            random.fill(self.nonces.as_flattened_mut()).ok()?;
+            self.unused = NONCES;
+        }
+        self.unused -= 1;
+        self.nonces.get(self.unused).copied()
     }
 
     fn cipher(&self) -> Option<LessSafeKey> {
@@ -100,6 +115,8 @@ impl Position {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
     use proptest::prelude::*;
     use uuid::Uuid;
 
@@ -130,7 +147,7 @@ mod tests {
         #[test]
         fn id_opens_to_its_position_in_its_session_only(stream: i64, watermark: i64, event: u64, session: u128) {
             let position = position(stream, watermark, event);
-            let own = ids(7, session);
+            let mut own = ids(7, session);
             let id = own.seal(position, &SystemRandom).unwrap();
             prop_assert_eq!(own.open(&id), Some(position));
             prop_assert_eq!(ids(7, session ^ 1).open(&id), None);
@@ -142,7 +159,7 @@ mod tests {
 
         #[test]
         fn every_flipped_bit_makes_an_id_unreadable(watermark: i64, event: u64) {
-            let own = ids(7, 1);
+            let mut own = ids(7, 1);
             let id = own.seal(position(1, watermark, event), &SystemRandom).unwrap();
             for bit in 0..bytes(&id).len() * 8 {
                 let mut other = bytes(&id);
@@ -161,7 +178,7 @@ mod tests {
 
     #[test]
     fn ids_with_the_same_position_share_nothing() {
-        let ids = ids(7, 1);
+        let mut ids = ids(7, 1);
         let sealed = (0..1_000).map(|_| bytes(&ids.seal(position(1, 5, 0), &SystemRandom).unwrap()));
         let sealed: Vec<_> = sealed.collect();
         let length = NONCE_LEN + POSITION + CHACHA20_POLY1305.tag_len();
@@ -170,11 +187,13 @@ mod tests {
             let values: std::collections::HashSet<_> = sealed.iter().map(|id| id[at]).collect();
             assert!(values.len() > 200, "byte {at} has only {} values", values.len());
         }
+        let nonces: std::collections::HashSet<_> = sealed.iter().map(|id| &id[..NONCE_LEN]).collect();
+        assert_eq!(nonces.len(), sealed.len(), "a nonce is used once");
     }
 
     #[test]
     fn other_texts_are_unreadable() {
-        let ids = ids(7, 1);
+        let mut ids = ids(7, 1);
         let id = ids.seal(position(1, 5, 0), &SystemRandom).unwrap();
         for other in [
             "",
@@ -192,12 +211,27 @@ mod tests {
 
     #[test]
     fn failing_random_source_yields_no_id() {
-        struct Failing;
-        impl Random for Failing {
-            fn fill(&self, _: &mut [u8]) -> Result<(), RandomError> {
-                Err(RandomError)
+        /// Fills with ones, then fails halfway, then fills with twos.
+        #[derive(Default)]
+        struct FailsOnce(AtomicU8);
+        impl Random for FailsOnce {
+            fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomError> {
+                let time = self.0.fetch_add(1, Ordering::Relaxed);
+                if time == 1 {
+                    let half = bytes.len() / 2;
+                    bytes[..half].fill(9);
+                    return Err(RandomError);
+                }
+                bytes.fill(time + 1);
+                Ok(())
             }
         }
-        assert_eq!(ids(7, 1).seal(position(1, 5, 0), &Failing), None);
+        let (mut ids, random) = (ids(7, 1), FailsOnce::default());
+        let mut nonce = || ids.seal(position(1, 5, 0), &random).map(|id| bytes(&id)[..NONCE_LEN].to_vec());
+        for _ in 0..NONCES {
+            assert_eq!(nonce(), Some(vec![1; NONCE_LEN]));
+        }
+        assert_eq!(nonce(), None);
+        assert_eq!(nonce(), Some(vec![3; NONCE_LEN]), "what was drawn halfway is not used");
     }
 }

@@ -172,9 +172,9 @@ async fn unreadable_event_id_replays_everything() {
     session.subscribe(&replica, "x:b").await;
     session.done(&replica, "logging/setLevel", json!({"level": "warning"})).await;
     let own = session.stream(&replica, None).await.next().await.unwrap();
-    let ids = session.event_ids(&database).await;
+    let mut ids = session.event_ids(&database).await;
     let position = own.position(&ids);
-    let seal = |position| ids.seal(position, &SystemRandom).unwrap();
+    let mut seal = |position| ids.seal(position, &SystemRandom).unwrap();
     let future = seal(Position { watermark: Revision(position.watermark.0 + 1_000), ..position });
     let later = seal(Position { stream: position.stream + 1_000, ..position });
     let mark = SessionId::parse(&session.id).unwrap().uid().0.simple().to_string();
