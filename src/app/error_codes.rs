@@ -80,7 +80,7 @@ const EXPLANATIONS: [(Outcome, &str, &str); 30] = [
     (
         Outcome::MethodNotAllowed,
         "the path does not have this HTTP method, or the revision does not: `GET` and `DELETE` in 2026-07-28, which an unknown `MCP-Protocol-Version` counts as",
-        "use a method of the header `Allow`; streams over `GET` need a session of an earlier revision",
+        "use a method of the header `Allow`; streams over `GET` need a session of an earlier revision and `Accept: text/event-stream`",
     ),
     (
         Outcome::MethodNotFound,
