@@ -4,10 +4,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use embedded_postgres::Embedded;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
+use tokio::time::{Instant, sleep};
 
 use super::AppError;
 use super::credentials::write_private;
@@ -22,6 +24,8 @@ const FORMAT: u32 = 1;
 const DESCRIPTION: &str = "backup.json";
 const DUMP: &str = "database.dump";
 const KEYS: &str = "keys";
+/// The interval at which the size of the dump is checked.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The key files of a data directory.
 const KEY_FILES: [&str; 4] = ["operator.key", "audit.key", "sources.key", "demo.key"];
 
@@ -41,26 +45,47 @@ pub struct Backup {
     pub elsewhere: Vec<PathBuf>,
 }
 
-/// Writes a backup to a new folder that only its owner can read, while the gateway serves or not.
+/// Writes a backup to a new folder that only its owner can read, while the gateway serves or not. Gives up once the dump has
+/// not grown for `stall`: `pg_dump` waits for a server that does not answer without a timeout.
 ///
 /// # Errors
 /// If the database is not the embedded one, the folder exists, or anything fails: then there is no folder.
-pub async fn backup(settings: &Settings, folder: &Path, with_keys: bool) -> Result<Backup, AppError> {
+pub async fn backup(
+    settings: &Settings,
+    folder: &Path,
+    with_keys: bool,
+    stall: Duration,
+) -> Result<Backup, AppError> {
     refuse_external(settings)?;
     if folder.try_exists().map_err(|error| failed(folder, error))? {
         return Err(AppError::Exists(folder.display().to_string()));
     }
     let draft = draft_of(folder);
+    let dump = draft.join(DUMP);
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
     let written = tokio::select! {
         written = write(settings, &draft, with_keys) => written,
         () = signals.stop() => Err(AppError::Interrupted),
+        () = stalled(&dump, stall) => Err(AppError::Stalled(stall.as_secs())),
     };
     let published = written.and_then(|backup| {
         fs::rename(&draft, folder).map_err(|error| failed(folder, error))?;
         Ok(backup)
     });
     discard_if_failed(&draft, published)
+}
+
+/// Waits until a file has not grown for this long.
+async fn stalled(file: &Path, stall: Duration) {
+    let length = || fs::metadata(file).map(|found| found.len()).ok();
+    let (mut last, mut since) = (length(), Instant::now());
+    while since.elapsed() < stall {
+        sleep(CHECK_EVERY.min(stall)).await;
+        let now = length();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
 }
 
 async fn write(settings: &Settings, draft: &Path, with_keys: bool) -> Result<Backup, AppError> {

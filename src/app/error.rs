@@ -74,6 +74,11 @@ pub enum AppError {
     /// A backup would be written over something.
     #[error("{0} exists already; a backup is written to a new folder")]
     Exists(String),
+    /// The database does not answer.
+    #[error(
+        "the copy of the database has not grown for {0} s; see whether the database answers, or raise --stall-seconds"
+    )]
+    Stalled(u64),
     /// A folder is not a backup.
     #[error("{0} is not a backup that this version can restore: {1}")]
     NotABackup(String, String),

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -20,6 +21,9 @@ pub(super) struct Backup {
     /// Leave out the key files, which are then to be kept elsewhere.
     #[arg(long)]
     without_keys: bool,
+    /// Give up after this many seconds in which the copy of the database has not grown.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    stall_seconds: u32,
     #[command(flatten)]
     verbosity: Verbosity,
 }
@@ -28,7 +32,8 @@ impl Backup {
     pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
         let settings = sources.load(Purpose::Assist)?.settings;
         let progress = self.verbosity.task("copying the database");
-        let copied = app::backup(&settings, &self.folder, !self.without_keys);
+        let stall = Duration::from_secs(self.stall_seconds.into());
+        let copied = app::backup(&settings, &self.folder, !self.without_keys, stall);
         let app::Backup { keys, elsewhere, .. } = runtime::run_multi_threaded(copied)??;
         let mut text = format!("wrote {} with the database and ", self.folder.display());
         // Writing to a string does not fail.

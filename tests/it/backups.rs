@@ -4,10 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::apply::{Output, output};
 use crate::support::events::Events;
+use crate::support::folder::{children, signal_all};
 use crate::support::http::Answer;
 use crate::support::process::Site;
 
@@ -57,6 +59,24 @@ async fn backup_of_a_serving_gateway_is_restored_elsewhere() {
     let headers = [("content-type", "application/json"), ("authorization", &format!("Bearer {owner}"))];
     let read: Value = other.http.send("POST", "/research/mcp", &headers, body.to_string()).await.json();
     assert_eq!(read["result"]["contents"][0]["text"], "before", "a key of before the backup is valid");
+    gateway.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn backup_of_a_database_that_does_not_answer_is_given_up() {
+    let site = Site::new();
+    let gateway = site.serve().await;
+    let backup = site.folder.root.path().join("backup");
+    let postmaster = site.folder.postmaster().unwrap();
+    let database: Vec<_> = children(postmaster).into_iter().chain([postmaster]).collect();
+    signal_all(&database, Signal::SIGSTOP);
+    let stalled = "the copy of the database has not grown for 1 s; see whether the database answers, or raise --stall-seconds\n";
+    assert_eq!(run(&site, "backup", &backup, &["--stall-seconds", "1"]).await, output(1, "", stalled));
+    let left: Vec<_> =
+        fs::read_dir(site.folder.root.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().contains("backup")), "{left:?}");
+    signal_all(&database, Signal::SIGCONT);
+    assert_eq!(run(&site, "backup", &backup, &[]).await.0, Some(0));
     gateway.stop().await;
 }
 

@@ -21,7 +21,7 @@ use waggle::model::key::{KeyKind, SecretKey};
 
 use crate::support::app::{Builder, resource};
 use crate::support::cluster::database;
-use crate::support::folder::children;
+use crate::support::folder::{children, signal_all};
 use crate::support::http::CONTINUE;
 use crate::support::process::{Site, free_address, ready_again};
 use crate::support::proxy::Proxy;
@@ -318,7 +318,7 @@ async fn health_exit_code_reflects_readiness() {
 
     let postmaster = site.folder.postmaster().unwrap();
     let database: Vec<_> = children(postmaster).into_iter().chain([postmaster]).collect();
-    send(&database, Signal::SIGSTOP);
+    signal_all(&database, Signal::SIGSTOP);
     eventually("it notices", async || !site.is_ready().await).await;
     let unready = format!("not ready: http://{}/readyz answered 503 Service Unavailable: ", site.address);
     let (code, _, error) = health(&site).await;
@@ -326,7 +326,7 @@ async fn health_exit_code_reflects_readiness() {
         code == Some(1) && error.starts_with(&unready) && error.contains("database_unreachable"),
         "{error}"
     );
-    send(&database, Signal::SIGCONT);
+    signal_all(&database, Signal::SIGCONT);
     ready_again(&site).await;
     assert_eq!(health(&site).await, ready);
 
@@ -338,13 +338,6 @@ async fn health(site: &Site) -> (Option<i32>, String, String) {
     let output = site.command("health").output().await.unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
-}
-
-fn send(processes: &[Pid], signal: Signal) {
-    for process in processes {
-        // A file that has been removed contains nothing.
-        kill(*process, signal).ok();
-    }
 }
 
 #[tokio::test]

@@ -34,6 +34,13 @@ pub(crate) fn kill_hard(pid: Pid) {
     kill(pid, Signal::SIGKILL).unwrap();
 }
 
+/// Sends a signal to processes, of which some may have ended.
+pub(crate) fn signal_all(processes: &[Pid], signal: Signal) {
+    for process in processes {
+        kill(*process, signal).ok();
+    }
+}
+
 pub(crate) fn children(pid: Pid) -> Vec<Pid> {
     let output = std::process::Command::new("pgrep").args(["-P", &pid.to_string()]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
