@@ -138,14 +138,12 @@ async fn unfinished_bodies_of_a_valid_key_occupy_no_permits() {
     let mut held = Vec::new();
     for _ in 0..8 {
         held.push(replica.http.begin("a", &first, 99).await);
-        let mut publishing = TcpStream::connect(replica.running.address).await.unwrap();
-        let bearer = format!("Authorization: Bearer {first}");
-        let head = unfinished("/admin/v1/agents/a/prompts/p", &bearer, 99).replacen("POST", "PUT", 1);
-        publishing.write_all(head.as_bytes()).await.unwrap();
-        held.push(publishing);
+        let (put, bearer) = ("PUT /admin/v1/agents/a/prompts/p", format!("Authorization: Bearer {first}"));
+        held.push(replica.http.begin_request(put, &bearer, 99).await);
     }
-    for _ in 0..20 {
-        assert_eq!(replica.http.post("a", &second, &ping()).await.status, 200);
+    for nth in 0..20 {
+        let answered = replica.http.post("a", &second, &ping()).await;
+        assert_eq!(answered.status, 200, "request {nth}: {}", answered.text());
         assert_eq!(replica.http.admin(&second, "GET", "/agents/a/prompts", None).await.status, 200);
     }
     for stream in &mut held {

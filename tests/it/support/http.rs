@@ -134,9 +134,14 @@ impl Client {
 
     /// Starts a request with a body of `length` bytes and sends its first byte; returns once the gateway reads the body.
     pub(crate) async fn begin(&self, agent: &str, key: &str, length: usize) -> TcpStream {
+        self.begin_request(&format!("POST /{agent}/mcp"), &format!("X-Agent-API-Key: {key}"), length).await
+    }
+
+    /// As [`begin`](Self::begin), with a method and path, and the header of a credential.
+    pub(crate) async fn begin_request(&self, request: &str, credential: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let head = format!(
-            "POST /{agent}/mcp HTTP/1.1\r\nHost: localhost\r\nX-Agent-API-Key: {key}\r\n\
+            "{request} HTTP/1.1\r\nHost: localhost\r\n{credential}\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\nExpect: 100-continue\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
