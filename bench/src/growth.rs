@@ -90,15 +90,18 @@ pub(crate) async fn run(options: &Growth) -> Result<(), Error> {
         let [growth, small, large] = &groups;
         let sizes = warm(site, growth, options).await?;
         print(warm_table(&sizes, agents))?;
-        if let Some(file) = &options.svg {
-            fs::write(file, svg::document(&curves(&sizes))).map_err(Error::io("write the curves"))?;
-        }
         let cold = options.cold.iter().scan(most, |from, count| {
             *from += count;
             Some(*from - count..*from)
         });
-        print(cold_reads::measure(site, growth, cold).await?)?;
-        print(lists(site, [small, large], options).await?)
+        let cold = cold_reads::measure(site, growth, cold).await?;
+        print(cold_reads::table(&cold))?;
+        let pages = lists(site, [small, large], options).await?;
+        print(pages_table(&pages))?;
+        let Some(file) = &options.svg else { return Ok(()) };
+        let [cpu, memory] = curves(&sizes);
+        let charts = [cpu, memory, cold_reads::chart(&cold), pages_chart(&pages)];
+        fs::write(file, svg::document(&charts)).map_err(Error::io("write the curves"))
     })
     .await
 }
@@ -164,6 +167,16 @@ async fn limit(site: &Site, group: &Group, keys: usize, port: u16) -> Result<Pro
     let mut process = start_own(Server::Limit, &args, LIMIT_LIVES, site.dir.path())?;
     process.ready("/", false, fleet::START).await?;
     Ok(process)
+}
+
+/// A page of a list, with medians.
+struct Page {
+    /// Resources of the agent.
+    resources: usize,
+    number: usize,
+    /// CPU of the gateway, in µs a list.
+    cpu: f64,
+    per_second: f64,
 }
 
 impl Size {
@@ -236,7 +249,7 @@ fn curves(sizes: &[Size]) -> [Chart; 2] {
 }
 
 /// Lists the first page of both agents, and the last one of the large agent.
-async fn lists(site: &mut Site, [small, large]: [&Group; 2], options: &Growth) -> Result<String, Error> {
+async fn lists(site: &mut Site, [small, large]: [&Group; 2], options: &Growth) -> Result<Vec<Page>, Error> {
     let port = site.start(&[]).await?;
     let last = options.large.div_ceil(PAGE);
     let cursor = cursors(large, last, port).await?.pop().unwrap_or_default();
@@ -260,14 +273,45 @@ async fn lists(site: &mut Site, [small, large]: [&Group; 2], options: &Growth) -
     }
     site.stop_gateways().await;
     let of = |costs: &[Cost], value: fn(&Cost) -> f64| median(costs.iter().map(value).collect());
-    let row = |((resources, number, _), costs): (&(usize, usize, Requests), &Vec<Cost>)| {
-        let [gateway, per_second] = [of(costs, |cost| cost.gateway), of(costs, |cost| cost.per_second)];
-        format!("| {resources} | {number} | {gateway:.1} | {per_second:.0} |\n")
+    let page = |((resources, number, _), costs): (&(usize, usize, Requests), &Vec<Cost>)| Page {
+        resources: *resources,
+        number: *number,
+        cpu: of(costs, |cost| cost.gateway),
+        per_second: of(costs, |cost| cost.per_second),
     };
-    let rows: String = pages.iter().zip(&costs).map(row).collect();
-    Ok(format!(
+    Ok(pages.iter().zip(&costs).map(page).collect())
+}
+
+fn pages_table(pages: &[Page]) -> String {
+    let row = |page: &Page| {
+        let Page { resources, number, cpu, per_second } = page;
+        format!("| {resources} | {number} | {cpu:.1} | {per_second:.0} |\n")
+    };
+    let rows: String = pages.iter().map(row).collect();
+    format!(
         "| resources of the agent | page of {PAGE} | gateway CPU µs/list | lists/s |\n|--:|--:|--:|--:|\n{rows}"
-    ))
+    )
+}
+
+fn pages_chart(pages: &[Page]) -> Chart {
+    let line = |name: &str, is_on: fn(&Page) -> bool| Line {
+        name: name.to_owned(),
+        points: pages
+            .iter()
+            .filter(|page| is_on(page))
+            .map(|page| (to_f64(page.resources as u64), page.cpu))
+            .collect(),
+    };
+    Chart {
+        title: "CPU of a list of 100 resources",
+        x: Axis { label: "resources of the agent", scale: Scale::Logarithmic },
+        y: Axis { label: "µs", scale: Scale::Linear },
+        lines: vec![
+            line("page 1", |page| page.number == 1),
+            line("last page", |page| page.number == page.resources.div_ceil(PAGE)),
+        ],
+        marks: Vec::new(),
+    }
 }
 
 /// The request for a page of the resources of a group's first agent.
