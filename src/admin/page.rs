@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use crate::http::cursor::CursorSeal;
+use crate::http::cursor::CursorSigner;
 use crate::model::fault::Fault;
 
 const DEFAULT_LIMIT: i64 = 100;
@@ -31,7 +31,7 @@ impl PageParams {
     /// Verifies the cursor for the list, and the limit.
     pub(super) fn open<'a>(
         &self,
-        seal: &'a CursorSeal,
+        cursors: &'a CursorSigner,
         list: &'static str,
         uid: Uuid,
     ) -> Result<Page<'a>, Fault> {
@@ -39,14 +39,14 @@ impl PageParams {
         if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(Fault::invalid_params(format!("limit must be 1 to {MAX_LIMIT}")));
         }
-        let after = self.cursor.as_deref().map(|cursor| seal.open(list, uid, cursor)).transpose()?;
-        Ok(Page { seal, list, uid, limit, after: after.unwrap_or_default() })
+        let after = self.cursor.as_deref().map(|cursor| cursors.verify(list, uid, cursor)).transpose()?;
+        Ok(Page { cursors, list, uid, limit, after: after.unwrap_or_default() })
     }
 }
 
 /// The position and size of a page.
 pub(super) struct Page<'a> {
-    seal: &'a CursorSeal,
+    cursors: &'a CursorSigner,
     list: &'static str,
     uid: Uuid,
     /// The maximum number of items.
@@ -91,7 +91,7 @@ impl Page<'_> {
         show: impl Fn(R) -> T,
     ) -> Items<T> {
         let last = rows.last().filter(|_| more).map(position);
-        let next_cursor = last.map(|last| self.seal.seal(self.list, self.uid, &last));
+        let next_cursor = last.map(|last| self.cursors.sign(self.list, self.uid, &last));
         Items { items: rows.into_iter().map(show).collect(), next_cursor }
     }
 }

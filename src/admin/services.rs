@@ -10,11 +10,11 @@ use super::limits::{LimitBounds, ManifestLimits};
 use crate::catalog::Catalog;
 use crate::config::Costs;
 use crate::http::credential::Authenticator;
-use crate::http::cursor::CursorSeal;
+use crate::http::cursor::CursorSigner;
 use crate::http::problem::AdminFault;
 use crate::http::query_limiter::QueryLimiter;
 use crate::identity::Identity;
-use crate::quota::usage::UsageBook;
+use crate::quota::usage::UsageTracker;
 use crate::sources::Connections;
 
 /// The state of the handlers.
@@ -34,13 +34,13 @@ pub struct Admin {
     /// The audit log.
     pub audit: AuditReader,
     /// Authenticates the cursors of lists.
-    pub seal: CursorSeal,
+    pub cursors: CursorSigner,
     /// Verifies credentials, and charges requests to the rate limits.
     pub authenticator: Authenticator,
     /// Bounds the queries of calls.
     pub queries: Arc<QueryLimiter>,
     /// Counts usage.
-    pub usage: Arc<UsageBook>,
+    pub usage: Arc<UsageTracker>,
     /// The cost of requests.
     pub costs: Costs,
     /// The bounds of limits that may be set.

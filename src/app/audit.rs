@@ -6,7 +6,7 @@ use super::{AppError, signing};
 use crate::audit::{self, AuditError, AuditOptions, Durability, RunningAudit};
 use crate::config::{self, AuditedEvents, Settings};
 use crate::model::audit::chain::Digest;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::Store;
 
 /// Starts the audit log. `secret` is shared by the gateways on this database only.
@@ -17,7 +17,7 @@ pub(super) fn start(
     settings: &Settings,
     store: &Store,
     secret: &[u8],
-    sources: Sources,
+    system: System,
 ) -> Result<RunningAudit, AppError> {
     let wanted = &settings.audit;
     let options = AuditOptions {
@@ -35,7 +35,7 @@ pub(super) fn start(
         checkpoints: wanted.checkpoint_to.clone().map(|to| (to, wanted.checkpoint)),
         key_rate: settings.limits.key,
     };
-    match audit::start(store, sources.clone(), &options) {
+    match audit::start(store, system.clone(), &options) {
         // The default directory may not be writable, for example in a container with an external database.
         Err(AuditError::File(folder, error)) if wanted.spill_dir.is_none() => {
             tracing::warn!(
@@ -43,7 +43,7 @@ pub(super) fn start(
                 "audit spill file not created; audit rows wait in memory while the database is unreachable; set audit.spill_dir"
             );
             let options = AuditOptions { spill_dir: None, ..options };
-            Ok(audit::start(store, sources, &options)?)
+            Ok(audit::start(store, system, &options)?)
         }
         started => Ok(started?),
     }

@@ -18,7 +18,7 @@ use crate::config::Settings;
 use crate::feed::Feed;
 use crate::http::client_address::TrustedProxies;
 use crate::http::credential::Authenticator;
-use crate::http::cursor::CursorSeal;
+use crate::http::cursor::CursorSigner;
 use crate::http::operator_keys::OperatorKeys;
 use crate::http::origin::OriginRules;
 use crate::http::query_limiter::QueryLimiter;
@@ -27,9 +27,9 @@ use crate::http::request_id::RequestIds;
 use crate::http::tenant_meter::TenantMeter;
 use crate::mcp::endpoint::{Endpoint, Services};
 use crate::model::feed::{ChangeFeed, Follower, Subscriptions};
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::quota::limits::Limits;
-use crate::quota::usage::UsageBook;
+use crate::quota::usage::UsageTracker;
 use crate::server::gateway::{Gateway, GatewayOptions, SurfaceOptions, Surfaces};
 use crate::server::listeners::Listeners;
 use crate::server::metrics::{AnswerMeter, Metrics};
@@ -45,10 +45,10 @@ pub async fn start(
     settings: &Settings,
     database: StoreOptions,
     operators: OperatorKeys,
-    sources: Sources,
+    system: System,
 ) -> Result<Running, AppError> {
-    let listeners = Listeners::open(settings, &sources).await?;
-    build(settings, database, operators, sources, listeners).await
+    let listeners = Listeners::open(settings, &system).await?;
+    build(settings, database, operators, system, listeners).await
 }
 
 /// Builds the gateway that the listeners answer with.
@@ -56,25 +56,25 @@ pub(super) async fn build(
     settings: &Settings,
     database: StoreOptions,
     operators: OperatorKeys,
-    sources: Sources,
+    system: System,
     listeners: Listeners,
 ) -> Result<Running, AppError> {
     let store = Store::new(database);
-    let secret = startup::prepare(&store, &sources, &listeners.gateway).await?;
-    connection_keys::create_own(settings, &store, &sources).await?;
-    let seal = CursorSeal::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
-    let feed = Feed::new(store.clone(), sources.clone(), listeners.instance, feed_options(settings));
+    let secret = startup::prepare(&store, &system, &listeners.gateway).await?;
+    connection_keys::create_own(settings, &store, &system).await?;
+    let cursors = CursorSigner::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
+    let feed = Feed::new(store.clone(), system.clone(), listeners.instance, feed_options(settings));
     let feed = Arc::new(feed);
     let background = Background::default();
-    let credentials = AcceptedCredentials::new(settings, operators, &background, sources.clone())?;
-    let services = start_services(settings, (&store, &sources), &feed, &credentials, &background).await?;
+    let credentials = AcceptedCredentials::new(settings, operators, &background, system.clone())?;
+    let services = start_services(settings, (&store, &system), &feed, &credentials, &background).await?;
     let leases = Arc::new(Leases::new(store.clone(), listeners.instance));
     follow_sources(&services.catalog, &feed, &leases, &background);
-    let audit = audit::start(settings, &store, &secret, sources.clone())?;
-    let ids = RequestIds::new(sources.random.as_ref())?;
+    let audit = audit::start(settings, &store, &secret, system.clone())?;
+    let ids = RequestIds::new(system.random.as_ref())?;
     let limits = Arc::new(Limits::new(limit_options(settings)));
-    let recorder = start_recorder(settings, (&store, &sources), &audit, &background);
-    let tracer = traces::start(settings, &sources, &background)?;
+    let recorder = start_recorder(settings, (&store, &system), &audit, &background);
+    let tracer = traces::start(settings, &system, &background)?;
     end_streams_at_shutdown(&feed, listeners.stop.clone(), &background);
     let authenticator = Authenticator::new(
         Arc::clone(&services.identity),
@@ -94,9 +94,9 @@ pub(super) async fn build(
         operators: credentials.operators.clone(),
         token: settings.metrics.token.clone(),
         answers: AnswerMeter::default(),
-        started: (sources.clock.now() - OffsetDateTime::UNIX_EPOCH).as_seconds_f64(),
+        started: (system.clock.now() - OffsetDateTime::UNIX_EPOCH).as_seconds_f64(),
     };
-    let shared = Shared { settings, services: &services, seal, authenticator, recorder, limits, tracer };
+    let shared = Shared { settings, services: &services, cursors, authenticator, recorder, limits, tracer };
     let endpoint = shared.endpoint(&feed, listeners.stop.clone());
     let admin = admin::router(Arc::new(shared.admin(&feed)));
     let options = shared.surface_options(&credentials);
@@ -120,14 +120,14 @@ pub(super) async fn build(
 /// Starts the change feed and the services that follow it.
 async fn start_services(
     settings: &Settings,
-    (store, sources): (&Store, &Sources),
+    (store, system): (&Store, &System),
     feed: &Arc<Feed>,
     credentials: &AcceptedCredentials,
     background: &Background,
 ) -> Result<DatabaseServices, AppError> {
     let change_feed = Arc::clone(feed) as Arc<dyn ChangeFeed>;
     let tokens = Arc::clone(&credentials.tokens);
-    let services = DatabaseServices::new(settings, (store, sources), &change_feed, tokens);
+    let services = DatabaseServices::new(settings, (store, system), &change_feed, tokens);
     services.connections.check_keys().await??;
     let follower: Weak<dyn Follower> = Arc::downgrade(&(Arc::clone(&services.catalog) as Arc<dyn Follower>));
     feed.start(follower, &background.tasks, &background.stop);
@@ -149,11 +149,11 @@ fn follow_sources(catalog: &Arc<Catalog>, feed: &Arc<Feed>, leases: &Arc<Leases>
 /// Starts to count usage, and makes the recorder of requests.
 fn start_recorder(
     settings: &Settings,
-    (store, sources): (&Store, &Sources),
+    (store, system): (&Store, &System),
     audit: &RunningAudit,
     background: &Background,
 ) -> Arc<RequestRecorder> {
-    let usage = Arc::new(UsageBook::new(store.clone(), sources.clone(), usage_options(settings)));
+    let usage = Arc::new(UsageTracker::new(store.clone(), system.clone(), usage_options(settings)));
     let maintained = Arc::clone(&usage);
     background.spawn(|stop| async move { maintained.run_maintenance(stop).await });
     let tenants = (settings.metrics.tenants > 0).then(|| TenantMeter::new(settings.metrics.tenants));
@@ -183,7 +183,7 @@ fn gateway_options(settings: &Settings) -> GatewayOptions {
 struct Shared<'a> {
     settings: &'a Settings,
     services: &'a DatabaseServices,
-    seal: CursorSeal,
+    cursors: CursorSigner,
     authenticator: Authenticator,
     recorder: Arc<RequestRecorder>,
     limits: Arc<Limits>,
@@ -201,7 +201,7 @@ impl Shared<'_> {
             budget: Arc::clone(&self.services.budget),
             tracer: self.tracer.clone(),
         };
-        let keys = (self.seal.clone(), self.authenticator.clone());
+        let keys = (self.cursors.clone(), self.authenticator.clone());
         Endpoint::new(services, keys, endpoint_options(self.settings), closing)
     }
 
@@ -226,7 +226,7 @@ impl Shared<'_> {
                 tenant: settings.limits.tenant,
             },
             costs: settings.costs,
-            seal: self.seal.clone(),
+            cursors: self.cursors.clone(),
             content_limits: content_limits(settings),
             manifests: ManifestLimits::new(settings.limits.manifest_bytes),
         }

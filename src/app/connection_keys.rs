@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::AppError;
 use super::credentials::write_private;
 use crate::config::Settings;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::sources::secrets::{KEY_BYTES, KeyFileError, KeyRing};
 use crate::store::Store;
 
@@ -41,11 +41,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), KeyFileError> {
 
 /// Creates the file of a gateway on its embedded database, unless something is encrypted already: then it is lost, and a new
 /// key would hide that.
-pub(super) async fn create_own(
-    settings: &Settings,
-    store: &Store,
-    sources: &Sources,
-) -> Result<(), AppError> {
+pub(super) async fn create_own(settings: &Settings, store: &Store, system: &System) -> Result<(), AppError> {
     let own = settings.sources.key_file.as_ref().filter(|file| **file == own_file(settings));
     let Some(file) = own.filter(|_| settings.database.url.is_none()) else { return Ok(()) };
     let exists = file.try_exists().map_err(|error| AppError::File(file.display().to_string(), error))?;
@@ -53,7 +49,7 @@ pub(super) async fn create_own(
         return Ok(());
     }
     let mut key = [0; KEY_BYTES];
-    sources.random.fill(&mut key)?;
+    system.random.fill(&mut key)?;
     write_private(file, &KeyRing::line(&key))?;
     tracing::info!(file = %file.display(), "key for secrets of connections created");
     Ok(())

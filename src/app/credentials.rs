@@ -17,7 +17,7 @@ use crate::http::metadata::Metadata;
 use crate::http::operator_keys::OperatorKeys;
 use crate::identity::tokens::{PreparedIssuers, Tokens};
 use crate::model::key::{KeyError, KeyKind, SecretKey};
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::server::gateway::SharedMetadata;
 
 /// The maximum size of a file of operator keys.
@@ -38,9 +38,9 @@ impl AcceptedCredentials {
         settings: &Settings,
         operators: OperatorKeys,
         background: &Background,
-        sources: Sources,
+        system: System,
     ) -> Result<Self, AppError> {
-        let tokens = Arc::new(Tokens::new(&settings.tokens, &settings.server.public_url, sources));
+        let tokens = Arc::new(Tokens::new(&settings.tokens, &settings.server.public_url, system));
         let issuers = tokens.prepare(&settings.tokens.issuers)?;
         let accepted = Self { operators, tokens, metadata: Arc::new(ArcSwapOption::empty()) };
         accepted.replace_issuers(issuers, settings, background);
@@ -79,7 +79,7 @@ pub(super) fn log_operators(operators: &OperatorKeys) {
 pub(super) fn operators(
     settings: &Settings,
     embedded: bool,
-    sources: &Sources,
+    system: &System,
 ) -> Result<Vec<SecretKey>, AppError> {
     let mut keys = settings.admin.operator_keys().to_vec();
     if let Some(file) = &settings.admin.operator_keys_file {
@@ -88,7 +88,7 @@ pub(super) fn operators(
     match keys.is_empty() {
         false => Ok(keys),
         true if embedded => {
-            Ok(vec![embedded_operator_key(&settings.embedded.data_dir.join("operator.key"), sources)?])
+            Ok(vec![embedded_operator_key(&settings.embedded.data_dir.join("operator.key"), system)?])
         }
         true => Err(AppError::NoOperatorKey),
     }
@@ -116,11 +116,11 @@ pub(super) fn operator_keys(file: &Path) -> Result<Vec<SecretKey>, AppError> {
     if keys.is_empty() { Err(AppError::NoOperatorKeys(named())) } else { Ok(keys) }
 }
 
-fn embedded_operator_key(file: &Path, sources: &Sources) -> Result<SecretKey, AppError> {
+fn embedded_operator_key(file: &Path, system: &System) -> Result<SecretKey, AppError> {
     if let Some(key) = read(file)? {
         return Ok(key);
     }
-    let key = SecretKey::generate(KeyKind::Operator, &mut sources.csprng()?);
+    let key = SecretKey::generate(KeyKind::Operator, &mut system.csprng()?);
     write(file, &key)?;
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {

@@ -14,7 +14,7 @@ use super::diagnosis::Diagnosis;
 use super::embedded::existing_database;
 use super::probe::{get, get_up_to, readiness};
 use crate::config::Settings;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::Store;
 use crate::store::diagnosis::DatabaseFacts;
 
@@ -269,7 +269,7 @@ async fn check_schema(found: &mut Diagnosis, store: &Store, running: bool) {
 
 async fn check_notifications(found: &mut Diagnosis, store: &Store) {
     let mut random = [0; 8];
-    if Sources::system().random.fill(&mut random).is_err() {
+    if System::real().random.fill(&mut random).is_err() {
         return;
     }
     let channel = format!("waggle_doctor_{:016x}", u64::from_le_bytes(random));

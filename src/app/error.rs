@@ -6,7 +6,7 @@ use crate::audit::AuditError;
 use crate::identity::tokens::FetchError;
 use crate::model::audit::signature::SigningKeyError;
 use crate::model::key::KeyError;
-use crate::model::sources::RandomError;
+use crate::model::system::RandomError;
 use crate::server::ServerError;
 use crate::sources::secrets::KeyFileError;
 use crate::store::{DatabaseLocation, DatabaseUrlError, StoreError};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use content_source::{Environment, SystemResolver};
+use content_source::{SourceContext, SystemResolver};
 
 use crate::admin::definition::ContentLimits;
 use crate::cache::{LoadOptions, QueueOptions};
@@ -170,7 +170,7 @@ pub(super) fn usage_options(settings: &Settings) -> UsageOptions {
 }
 
 /// What connections to content from outside may reach: neither the gateway's own files nor its database.
-pub(super) fn source_environment(settings: &Settings, database: &DatabaseLocation) -> Environment {
+pub(super) fn source_context(settings: &Settings, database: &DatabaseLocation) -> SourceContext {
     let Settings { sources, embedded, .. } = settings;
     let tls = settings.server.tls();
     let keys = [
@@ -181,7 +181,7 @@ pub(super) fn source_environment(settings: &Settings, database: &DatabaseLocatio
     ];
     let own = [embedded.data_dir.clone()];
     let DatabaseLocation { host, port, database } = database.clone();
-    Environment {
+    SourceContext {
         file_roots: sources.file_roots.clone(),
         denied_paths: own.into_iter().chain(keys.into_iter().flatten()).collect(),
         cache_dir: sources.cache_dir.clone().unwrap_or_else(|| embedded.data_dir.join("sources")),
@@ -195,7 +195,7 @@ pub(super) fn source_environment(settings: &Settings, database: &DatabaseLocatio
 mod tests {
     use std::path::PathBuf;
 
-    use super::source_environment;
+    use super::source_context;
     use crate::config::{self, Environment, Flags, Purpose};
     use crate::store::DatabaseLocation;
 
@@ -214,7 +214,7 @@ mod tests {
         let loaded = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap();
         let own = ("db.example".to_owned(), 6_432, "waggle".to_owned());
         let location = DatabaseLocation { host: own.0.clone(), port: own.1, database: own.2.clone() };
-        let environment = source_environment(&loaded.settings, &location);
+        let environment = source_context(&loaded.settings, &location);
         let denied = ["data", "sources.key", "operator.keys", "audit.key", "tls.key"];
         assert_eq!(environment.denied_paths, denied.map(|name| PathBuf::from("/own").join(name)));
         assert_eq!(environment.own_database, Some(own));

@@ -2,7 +2,7 @@
 
 use super::{AppError, Running, credentials};
 use crate::config::{ConfigError, Listing, Loaded, LogFilter, Settings};
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::server::ServerError;
 
 /// The settings applied without a restart.
@@ -63,7 +63,7 @@ impl Reloader {
     async fn apply(&self, running: &Running, embedded: bool) -> Result<Listing, ReloadError> {
         let Loaded { settings, listing } = (self.load)()?;
         // Everything is validated before the first change.
-        let operators = credentials::operators(&settings, embedded, &Sources::system())?;
+        let operators = credentials::operators(&settings, embedded, &System::real())?;
         let tls = match (&running.listeners.tls, &settings.server.tls()) {
             (Some(tls), Some(files)) => Some((
                 tls,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::config::Settings;
 use crate::http::operator_keys::OperatorKeys;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::server::listeners::Listeners;
 use crate::store::StoreOptions;
 
@@ -23,14 +23,14 @@ use crate::store::StoreOptions;
 pub async fn run(mut settings: Settings, demo: Option<Demo>, mut reloader: Reloader) -> Result<(), AppError> {
     let mut signals = Signals::handle().map_err(AppError::Signals)?;
     files::require(&settings).await?;
-    let sources = Sources::system();
+    let system = System::real();
     let is_demo = demo.is_some();
     let documentation = demo.and_then(|demo| Documentation::find(demo.docs.as_deref()));
     if let Some(documentation) = &documentation {
         documentation.allow(&mut settings);
     }
     // An error is kept: for a second gateway on a data directory, the error of the lock is more helpful.
-    let listeners = Listeners::open(&settings, &sources).await.map_err(AppError::from);
+    let listeners = Listeners::open(&settings, &system).await.map_err(AppError::from);
     let (database, embedded) = tokio::select! {
         database = database(&settings) => database?,
         () = signals.stop() => {
@@ -40,7 +40,7 @@ pub async fn run(mut settings: Settings, demo: Option<Demo>, mut reloader: Reloa
     };
     let is_embedded = embedded.is_some();
     let running = tokio::select! {
-        running = begin(&settings, database, (is_embedded, is_demo, documentation.as_ref()), sources, listeners) => Some(running),
+        running = begin(&settings, database, (is_embedded, is_demo, documentation.as_ref()), system, listeners) => Some(running),
         () = signals.stop() => None,
     };
     let ended = match running {
@@ -95,20 +95,20 @@ async fn begin(
     settings: &Settings,
     database: StoreOptions,
     (embedded, demo, documentation): (bool, bool, Option<&Documentation>),
-    sources: Sources,
+    system: System,
     listeners: Result<Listeners, AppError>,
 ) -> Result<Running, AppError> {
     let listeners = listeners?;
-    let operators = OperatorKeys::new(&credentials::operators(settings, embedded, &sources)?);
+    let operators = OperatorKeys::new(&credentials::operators(settings, embedded, &system)?);
     credentials::log_operators(&operators);
     let own;
     let settings = if embedded {
-        own = connection_keys::with_own_file(signing::with_own_key(settings.clone(), &sources)?);
+        own = connection_keys::with_own_file(signing::with_own_key(settings.clone(), &system)?);
         &own
     } else {
         settings
     };
-    let running = build(settings, database, operators, sources, listeners).await?;
+    let running = build(settings, database, operators, system, listeners).await?;
     tracing::info!(address = %running.address, admin = %running.admin_address, "serving");
     if demo {
         demo::register(settings, &running, documentation).await?;

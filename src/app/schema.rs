@@ -6,7 +6,7 @@ use super::embedded::existing_database;
 use super::signals::Signals;
 use super::{AppError, database, startup};
 use crate::config::Settings;
-use crate::model::sources::SystemRandom;
+use crate::model::system::SystemRandom;
 use crate::store::Store;
 use crate::store::migrate::SchemaStatus;
 

@@ -6,7 +6,7 @@ use super::background::Background;
 use super::memory::cache_bytes;
 use super::options::{
     catalog_limits, fetch_options, identity_limits, load_options, queue_options, session_limits,
-    source_environment,
+    source_context,
 };
 use crate::cache::{CellMap, Loader, MemoryBudget, ScopeMap, StoreMaintenance, Writer};
 use crate::catalog::Catalog;
@@ -14,7 +14,7 @@ use crate::config::Settings;
 use crate::identity::tokens::Tokens;
 use crate::identity::{Identity, IdentityMemory};
 use crate::model::feed::ChangeFeed;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::sessions::Sessions;
 use crate::sources::secrets::KeyFile;
 use crate::sources::{ConnectionMemory, Connections, Fetcher};
@@ -50,11 +50,11 @@ impl DatabaseServices {
     /// Builds the services with nothing in memory.
     pub(super) fn new(
         settings: &Settings,
-        (store, sources): (&Store, &Sources),
+        (store, system): (&Store, &System),
         feed: &Arc<dyn ChangeFeed>,
         tokens: Arc<Tokens>,
     ) -> Self {
-        let over = || (store.clone(), sources.clone());
+        let over = || (store.clone(), system.clone());
         let budget = MemoryBudget::of_process(cache_bytes(settings));
         let memory = Arc::new(IdentityMemory::new(&budget));
         let agents = Arc::new(CellMap::new(&budget, "agents"));
@@ -68,7 +68,7 @@ impl DatabaseServices {
             Arc::clone(&memory) as Arc<_>,
         ]));
         let loader =
-            Arc::new(Loader::new(store.clone(), sources.clone(), Arc::clone(feed), load_options(settings)));
+            Arc::new(Loader::new(store.clone(), system.clone(), Arc::clone(feed), load_options(settings)));
         let writer =
             Arc::new(Writer::new(over(), Arc::clone(feed), Arc::clone(&scopes), queue_options(settings)));
         let cached = || (Arc::clone(&loader), Arc::clone(&writer), Arc::clone(&scopes));
@@ -78,15 +78,15 @@ impl DatabaseServices {
             over(),
             written.clone(),
             connected,
-            source_environment(settings, &store.location()),
+            source_context(settings, &store.location()),
             KeyFile::new(settings.sources.key_file.clone()),
         ));
-        let clock = Arc::clone(&sources.clock);
+        let clock = Arc::clone(&system.clock);
         let fetcher = Fetcher::new(Arc::clone(&connections), clock, &budget, fetch_options(settings));
         let held = (agents, Arc::new(fetcher));
         let catalog = Catalog::new(over(), cached(), held, &budget, catalog_limits(settings));
         let sessions = Sessions::new(over(), written, session_cells, session_limits(settings));
-        let maintenance = StoreMaintenance::new(store.clone(), sources.clone(), settings.changes.retain);
+        let maintenance = StoreMaintenance::new(store.clone(), system.clone(), settings.changes.retain);
         Self {
             identity: Arc::new(identity),
             catalog: Arc::new(catalog),

@@ -10,7 +10,7 @@ use super::credentials::write_private;
 use super::directory::check_directory;
 use crate::config::Settings;
 use crate::model::audit::signature::Signer;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 
 /// The path of the key: the configured file, or `audit.key` in the data directory of the embedded database.
 fn file(settings: &Settings) -> Option<PathBuf> {
@@ -19,10 +19,10 @@ fn file(settings: &Settings) -> Option<PathBuf> {
 }
 
 /// The settings of a gateway on its embedded database, whose key is generated at the first start.
-pub(super) fn with_own_key(mut settings: Settings, sources: &Sources) -> Result<Settings, AppError> {
+pub(super) fn with_own_key(mut settings: Settings, system: &System) -> Result<Settings, AppError> {
     let Some(file) = file(&settings) else { return Ok(settings) };
     if !file.try_exists().map_err(|error| AppError::File(file.display().to_string(), error))? {
-        write_private(&file, &generate(sources)?)?;
+        write_private(&file, &generate(system)?)?;
         tracing::info!(file = %file.display(), "audit signing key created");
     }
     settings.audit.signing_key_file = Some(file);
@@ -67,7 +67,7 @@ pub fn audit_key(settings: &Settings, replace: bool) -> Result<String, AppError>
             Err(AppError::File(_, error)) if error.kind() == ErrorKind::NotFound => String::new(),
             before => before?,
         };
-        let text = generate(&Sources::system())? + &before;
+        let text = generate(&System::real())? + &before;
         // The file is not replaced by one that a start would refuse.
         parse(&file, &text)?;
         write_private(&file, &text)?;
@@ -75,9 +75,9 @@ pub fn audit_key(settings: &Settings, replace: bool) -> Result<String, AppError>
     Ok(parse(&file, &read(&file)?)?.public().to_string())
 }
 
-fn generate(sources: &Sources) -> Result<String, AppError> {
+fn generate(system: &System) -> Result<String, AppError> {
     let mut private = [0; 32];
-    sources.random.fill(&mut private)?;
+    system.random.fill(&mut private)?;
     Ok(Signer::pem(&private))
 }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::AppError;
 use crate::model::backoff::Backoff;
-use crate::model::sources::{Random, Sources};
+use crate::model::system::{Random, System};
 use crate::server::gateway_slot::GatewaySlot;
 use crate::store::migrate::SchemaStatus;
 use crate::store::{Store, StoreError};
@@ -22,12 +22,12 @@ const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_s
 /// If the database refuses, or a migration fails.
 pub(super) async fn prepare(
     store: &Store,
-    sources: &Sources,
+    system: &System,
     gateway: &GatewaySlot,
 ) -> Result<Vec<u8>, AppError> {
     let mut candidate = [0; 32];
-    sources.random.fill(&mut candidate)?;
-    let mut attempts = Attempts::new(store, sources.random.as_ref());
+    system.random.fill(&mut candidate)?;
+    let mut attempts = Attempts::new(store, system.random.as_ref());
     loop {
         let prepared = async {
             let before = store.migrate().await?;

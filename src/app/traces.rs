@@ -8,7 +8,7 @@ use trace_export::Exporter;
 use super::AppError;
 use super::background::Background;
 use crate::config::Settings;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::telemetry::trace::Tracer;
 
 /// How long a shutdown waits for the spans in the queue.
@@ -20,7 +20,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// If the source of randomness fails, or no client can be made.
 pub(super) fn start(
     settings: &Settings,
-    sources: &Sources,
+    system: &System,
     background: &Background,
 ) -> Result<Option<Arc<Tracer>>, AppError> {
     let Some(config) = settings.otel.clone() else { return Ok(None) };
@@ -31,9 +31,9 @@ pub(super) fn start(
     let (exporter, task) = Exporter::new(config, scope).map_err(AppError::Traces)?;
     let mut seed = [[0; 8]; 3];
     for part in &mut seed {
-        sources.random.fill(part)?;
+        system.random.fill(part)?;
     }
-    let random = Arc::clone(&sources.random);
+    let random = Arc::clone(&system.random);
     background.spawn(|stop| async move {
         let stopped = async { stop.cancelled().await };
         let report = |error: Option<&str>| {

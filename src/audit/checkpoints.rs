@@ -16,7 +16,7 @@ use super::error::AuditError;
 use crate::config::CheckpointTarget;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::signature::Signer;
-use crate::model::sources::{RandomError, Sources};
+use crate::model::system::{RandomError, System};
 use crate::store::{Store, StoreError};
 use crate::telemetry::RepeatedWork;
 
@@ -107,7 +107,7 @@ pub(super) struct CheckpointWriter {
     pub(super) target: CheckpointDestination,
     pub(super) every: Duration,
     pub(super) store: Store,
-    pub(super) sources: Sources,
+    pub(super) system: System,
     pub(super) signer: Option<Arc<Signer>>,
 }
 
@@ -134,7 +134,7 @@ impl CheckpointWriter {
         if !self.store.lease_checkpoint(self.every).await? {
             return Ok(None);
         }
-        let made = make_checkpoint(&self.store, self.sources.clock.now(), self.signer.as_deref()).await?;
+        let made = make_checkpoint(&self.store, self.system.clock.now(), self.signer.as_deref()).await?;
         let name = self.name(&made)?;
         let mut json = serde_json::to_vec_pretty(&made)?;
         json.push(b'\n');
@@ -146,7 +146,7 @@ impl CheckpointWriter {
     /// A unique name that sorts by time.
     fn name(&self, made: &Checkpoint) -> Result<String, RandomError> {
         let time: String = made.at.chars().take(19).filter(|c| !matches!(c, '-' | ':')).collect();
-        Ok(format!("waggle-audit-{time}Z-{}.json", self.sources.uid()?))
+        Ok(format!("waggle-audit-{time}Z-{}.json", self.system.uid()?))
     }
 }
 

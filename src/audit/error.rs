@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::model::sources::RandomError;
+use crate::model::system::RandomError;
 
 /// Why the audit log cannot be started.
 #[derive(Debug, thiserror::Error)]

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::backlog::Step;
 use super::quarantine::{Appended, Quarantine, salvage};
 use crate::model::audit::chain::{Batch, Chain};
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::StoreError;
 use crate::store::audit::outbox::Moved;
 use crate::store::audit::{AppendError, AuditLog};
@@ -46,7 +46,7 @@ pub(super) struct JobRunner {
     log: Option<AuditLog>,
     running: Option<RunningJob>,
     quarantine: Quarantine,
-    sources: Sources,
+    system: System,
     /// When a failed operation is repeated.
     pub(super) retry_at: Option<Instant>,
 }
@@ -54,8 +54,8 @@ pub(super) struct JobRunner {
 type RunningJob = Pin<Box<dyn Future<Output = (AuditLog, JobResult)> + Send>>;
 
 impl JobRunner {
-    pub(super) fn new(log: AuditLog, quarantine: Quarantine, sources: Sources) -> Self {
-        Self { log: Some(log), running: None, quarantine, sources, retry_at: None }
+    pub(super) fn new(log: AuditLog, quarantine: Quarantine, system: System) -> Self {
+        Self { log: Some(log), running: None, quarantine, system, retry_at: None }
     }
 
     /// Whether no operation runs.
@@ -66,7 +66,7 @@ impl JobRunner {
     /// Starts an operation, if none runs.
     pub(super) fn start(&mut self, job: Job) {
         if let Some(log) = self.log.take() {
-            let with = (self.quarantine.clone(), self.sources.clone());
+            let with = (self.quarantine.clone(), self.system.clone());
             self.running = Some(Box::pin(run(log, job, with)));
         }
     }
@@ -94,9 +94,9 @@ impl JobRunner {
 async fn run(
     mut log: AuditLog,
     job: Job,
-    (quarantine, sources): (Quarantine, Sources),
+    (quarantine, system): (Quarantine, System),
 ) -> (AuditLog, JobResult) {
-    let at = sources.clock.now();
+    let at = system.clock.now();
     let result = match job {
         Job::Write(batch) => JobResult::Written(salvage(&mut log, &quarantine, &batch, at).await),
         Job::AppendSpilled(Step::Rows(batch)) => {

@@ -15,7 +15,7 @@ use crate::model::audit::event::Event;
 use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
 use crate::model::audit::signature::Signer;
 use crate::model::fault::Fault;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::{Store, StoreError};
 use crate::telemetry::histogram::DurationCounts;
 
@@ -42,7 +42,7 @@ pub struct AuditRecorder {
     pub(super) metrics: Arc<AuditMetrics>,
     pub(super) durability: Durability,
     pub(super) accesses: bool,
-    pub(super) sources: Sources,
+    pub(super) system: System,
     pub(super) store: Store,
     pub(super) signer: Option<Arc<Signer>>,
     /// The events that are made after their answers.
@@ -52,7 +52,7 @@ pub struct AuditRecorder {
 impl AuditRecorder {
     /// The time for events.
     pub fn now(&self) -> time::OffsetDateTime {
-        self.sources.clock.now()
+        self.system.clock.now()
     }
 
     /// Checks that a request can be audited before it is admitted.

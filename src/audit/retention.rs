@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::StoreError;
 use crate::store::audit::AuditLog;
 use crate::store::audit::partitions::{Dropped, day_of};
@@ -20,7 +20,7 @@ const CLOCK_RETRY: Duration = Duration::from_mins(1);
 #[derive(Debug, Clone)]
 pub(super) struct RetentionOptions {
     pub(super) retain_days: u32,
-    pub(super) sources: Sources,
+    pub(super) system: System,
 }
 
 /// Creates the partitions of today and the days ahead.
@@ -28,21 +28,21 @@ pub(super) async fn create_partitions(
     log: &mut AuditLog,
     options: &RetentionOptions,
 ) -> Result<(), StoreError> {
-    let today = day_of(options.sources.clock.now());
+    let today = day_of(options.system.clock.now());
     log.prepare(&(today..=today + DAYS_AHEAD).collect()).await
 }
 
 /// Drops the expired partitions.
 async fn drop_partitions(log: &mut AuditLog, options: &RetentionOptions) -> Result<Dropped, StoreError> {
     let retain_days = i32::try_from(options.retain_days).unwrap_or(i32::MAX);
-    log.drop_old(retain_days, options.sources.clock.now()).await
+    log.drop_old(retain_days, options.system.clock.now()).await
 }
 
 /// Runs the retention task until `stop`.
 pub(super) async fn run(mut log: AuditLog, options: RetentionOptions, stop: CancellationToken) {
     let mut wait = Duration::ZERO;
     while stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_some() {
-        let is_confirmed = options.sources.clock.is_confirmed();
+        let is_confirmed = options.system.clock.is_confirmed();
         wait = if is_confirmed { INTERVAL } else { CLOCK_RETRY };
         let run = async {
             create_partitions(&mut log, &options).await?;

@@ -25,7 +25,7 @@ use super::writer::{BatchOptions, Writer};
 use crate::config::CheckpointTarget;
 use crate::model::audit::signature::Signer;
 use crate::model::limits::Rate;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::Store;
 
 /// Timeout of a write into the log that no response waits for.
@@ -83,8 +83,8 @@ impl RunningAudit {
 ///
 /// # Errors
 /// If the directory of the spill file is not usable.
-pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<RunningAudit, AuditError> {
-    let chain = sources.uid()?;
+pub fn start(store: &Store, system: System, options: &AuditOptions) -> Result<RunningAudit, AuditError> {
+    let chain = system.uid()?;
     let (orphaned, own) = match &options.spill_dir {
         Some(folder) => spill_files(folder, chain, options.spill_bytes)
             .map_err(|error| AuditError::File(folder.clone(), error))?,
@@ -101,10 +101,10 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
     let log = store.audit_log(LOG_TIMEOUT, options.signer.clone());
     let shared = (Arc::clone(&queue), Arc::clone(&metrics));
     let quarantine = Quarantine::new(options.spill_dir.clone(), Arc::clone(&metrics));
-    let writer = Writer::new(shared, (quarantine, sources.clone()), batching, chain, backlog, log);
+    let writer = Writer::new(shared, (quarantine, system.clone()), batching, chain, backlog, log);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     tasks.spawn(writer.run(stop.clone()));
-    let retention_options = RetentionOptions { retain_days: options.retain_days, sources: sources.clone() };
+    let retention_options = RetentionOptions { retain_days: options.retain_days, system: system.clone() };
     let owner_log = store.owned_audit_log(LOG_TIMEOUT, options.signer.clone());
     tasks.spawn(retention::run(owner_log, retention_options, stop.clone()));
     if let Some((target, every)) = options.checkpoints.clone() {
@@ -112,17 +112,17 @@ pub fn start(store: &Store, sources: Sources, options: &AuditOptions) -> Result<
             target: CheckpointDestination::new(target)?,
             every,
             store: store.clone(),
-            sources: sources.clone(),
+            system: system.clone(),
             signer: options.signer.clone(),
         };
         tasks.spawn(checkpoints.run(stop.clone()));
     }
     let (durability, accesses, signer) = (options.durability, options.accesses, options.signer.clone());
-    let aggregator = Aggregator::new(options.key_rate, sources.csprng()?, sources.clock.now());
+    let aggregator = Aggregator::new(options.key_rate, system.csprng()?, system.clock.now());
     let store = store.clone();
     let later = TaskTracker::new();
     let audit =
-        AuditRecorder { queue, aggregator, metrics, durability, accesses, sources, store, signer, later };
+        AuditRecorder { queue, aggregator, metrics, durability, accesses, system, store, signer, later };
     let audit = Arc::new(audit);
     tasks.spawn(Arc::clone(&audit).write_aggregates(stop.clone()));
     Ok(RunningAudit { audit, tasks, stop })

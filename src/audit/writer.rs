@@ -26,7 +26,7 @@ use super::quarantine::{Appended, Quarantine};
 use super::queue::{EventQueue, MAX_EVENTS};
 use super::spill::{Record, SpillError};
 use crate::model::audit::chain::{Batch, Chain};
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::audit::outbox::Moved;
 use crate::store::audit::{AppendError, AuditLog};
 
@@ -50,7 +50,7 @@ pub(super) struct BatchOptions {
 pub(super) struct Writer {
     queue: Arc<EventQueue>,
     metrics: Arc<AuditMetrics>,
-    sources: Sources,
+    system: System,
     schedule: WriteSchedule,
     /// How long events wait for the database.
     timeout: Duration,
@@ -114,7 +114,7 @@ impl OutboxSchedule {
 impl Writer {
     pub(super) fn new(
         (queue, metrics): (Arc<EventQueue>, Arc<AuditMetrics>),
-        (quarantine, sources): (Quarantine, Sources),
+        (quarantine, system): (Quarantine, System),
         options: BatchOptions,
         chain: Uuid,
         backlog: Backlog,
@@ -123,8 +123,8 @@ impl Writer {
         Self {
             queue,
             metrics,
-            jobs: JobRunner::new(log, quarantine, sources.clone()),
-            sources,
+            jobs: JobRunner::new(log, quarantine, system.clone()),
+            system,
             schedule: if options.lingers { WriteSchedule::batched() } else { WriteSchedule::immediate() },
             timeout: options.timeout,
             end: ChainEnd::new(chain),
@@ -309,7 +309,7 @@ impl Writer {
             // Counted twice for a moment, so that the metric never shows too few.
             self.metrics.set_pending(self.queue.len().min(MAX_EVENTS), self.queue.oldest());
             let began = Instant::now();
-            let (batch, waiters) = self.batches.take(&self.queue, self.end.chain, &self.sources);
+            let (batch, waiters) = self.batches.take(&self.queue, self.end.chain, &self.system);
             taken += usize::try_from(batch.after.seq - batch.before.seq).unwrap_or(usize::MAX);
             self.end.chain = batch.after;
             self.make_durable(batch, waiters).await;
@@ -347,7 +347,7 @@ impl Writer {
 
     /// Switches to a new chain; the previous one ends where the database has it.
     async fn switch_chain(&mut self) {
-        let Ok(id) = self.sources.uid() else { return };
+        let Ok(id) = self.system.uid() else { return };
         let appended = self.with_backlog(move |backlog| backlog.append(&Record::Chain(id))).await;
         match appended {
             Ok(Ok(())) => {

@@ -16,7 +16,7 @@ use crate::model::caller::Payer;
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope, WantedRevision};
 use crate::model::scope_changes::ScopeChanges;
-use crate::model::sources::{FailPoint, Sources};
+use crate::model::system::{FailPoint, System};
 use crate::store::{Store, StoreError};
 
 /// The maximum number of changes to catch up with; a cell further behind drops all facts instead.
@@ -68,11 +68,7 @@ pub trait ScopeCell: Any + Send + Sync {
     }
 
     /// Reads the missed changes.
-    fn catch_up<'a>(
-        &'a self,
-        store: &'a Store,
-        sources: &'a Sources,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn catch_up<'a>(&'a self, store: &'a Store, system: &'a System) -> BoxFuture<'a, Result<(), StoreError>>;
 }
 
 /// Cached facts of one scope.
@@ -172,14 +168,14 @@ impl<H: Invalidate> Cell<H> {
     /// The answer is as new as anything known when the call began, kept or not.
     pub async fn load<T>(
         &self,
-        sources: &Sources,
+        system: &System,
         point: FailPoint,
         read: impl Future<Output = Result<(Option<Revision>, T), StoreError>>,
         keep: impl FnOnce(&mut H, &T),
     ) -> Result<T, StoreError> {
         let timeline = self.timeline();
         let (revision, fact) = read.await?;
-        sources.pause(point).await;
+        system.pause(point).await;
         if let Some(revision) = revision {
             self.keep(revision, timeline, |facts| keep(facts, &fact));
         }
@@ -274,7 +270,7 @@ impl<H: Invalidate> ScopeCell for Cell<H> {
         self.state.read().doubts.iter().any(|(until, _)| *until > Instant::now())
     }
 
-    fn catch_up<'a>(&'a self, store: &'a Store, _: &'a Sources) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn catch_up<'a>(&'a self, store: &'a Store, _: &'a System) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(self.apply_changes(store))
     }
 }

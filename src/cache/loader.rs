@@ -13,7 +13,7 @@ use super::fair_semaphore::FairSemaphore;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::feed::{ChangeFeed, FeedStatus};
-use crate::model::sources::{FailPoint, Sources};
+use crate::model::system::{FailPoint, System};
 use crate::store::{Store, StoreError};
 use crate::telemetry::RareEvent;
 use crate::telemetry::trace::{Kind, traced};
@@ -65,7 +65,7 @@ impl LoadLimiter {
 /// Loads facts into cells, and falls back to memory while the database is unreachable.
 pub struct Loader {
     store: Store,
-    sources: Sources,
+    system: System,
     feed: Arc<dyn ChangeFeed>,
     limiter: LoadLimiter,
     /// When a load failed last because the database did not answer, unless one succeeded since.
@@ -75,17 +75,17 @@ pub struct Loader {
 
 impl Loader {
     /// Creates a loader.
-    pub fn new(store: Store, sources: Sources, feed: Arc<dyn ChangeFeed>, options: LoadOptions) -> Self {
+    pub fn new(store: Store, system: System, feed: Arc<dyn ChangeFeed>, options: LoadOptions) -> Self {
         let limiter = LoadLimiter::new(options.concurrent);
-        Self { store, sources, feed, limiter, failed: Mutex::default(), options }
+        Self { store, system, feed, limiter, failed: Mutex::default(), options }
     }
 
     pub(super) fn store(&self) -> &Store {
         &self.store
     }
 
-    pub(super) fn sources(&self) -> &Sources {
-        &self.sources
+    pub(super) fn system(&self) -> &System {
+        &self.system
     }
 
     /// Checks that cached facts may be used: the change feed is proven, or a sweep succeeds now.
@@ -163,8 +163,8 @@ impl Loader {
         let loading = async {
             let permit = limiter.permits.acquire(payer, deadline).await;
             let _permit = permit.ok_or(StoreError::Timeout)?;
-            self.sources.pause(FailPoint::Load).await;
-            if self.sources.fails(FailPoint::Load) {
+            self.system.pause(FailPoint::Load).await;
+            if self.system.fails(FailPoint::Load) {
                 return Err(StoreError::closed());
             }
             for _ in 1..ATTEMPTS {

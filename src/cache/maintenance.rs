@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::{Store, StoreError};
 use crate::telemetry::RepeatedWork;
 
@@ -22,7 +22,7 @@ const PURGE_AFTER: time::Duration = time::Duration::minutes(30);
 #[derive(Debug)]
 pub struct StoreMaintenance {
     store: Store,
-    sources: Sources,
+    system: System,
     retain_changes: Duration,
     purging: RepeatedWork,
     pruning: RepeatedWork,
@@ -30,9 +30,9 @@ pub struct StoreMaintenance {
 
 impl StoreMaintenance {
     /// Creates the task; changes are retained for `retain_changes`.
-    pub fn new(store: Store, sources: Sources, retain_changes: Duration) -> Self {
+    pub fn new(store: Store, system: System, retain_changes: Duration) -> Self {
         let (purging, pruning) = <(RepeatedWork, RepeatedWork)>::default();
-        Self { store, sources, retain_changes, purging, pruning }
+        Self { store, system, retain_changes, purging, pruning }
     }
 
     /// Runs until `stop`.
@@ -40,7 +40,7 @@ impl StoreMaintenance {
         let mut ticks = tokio::time::interval_at(Instant::now() + START_DELAY, EVERY);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
             self.prune_changes(&stop).await;
-            if self.sources.clock.is_confirmed() {
+            if self.system.clock.is_confirmed() {
                 self.purge(&stop).await;
             }
         }
@@ -48,7 +48,7 @@ impl StoreMaintenance {
 
     /// Purges rows that were deleted, became unreferenced or ended more than half an hour ago.
     pub async fn purge(&self, stop: &CancellationToken) {
-        let before = self.sources.clock.now() - PURGE_AFTER;
+        let before = self.system.clock.now() - PURGE_AFTER;
         while !stop.is_cancelled() {
             let purged = in_time(self.store.purge(before)).await;
             self.purging.record("purge", &purged);

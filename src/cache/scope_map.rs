@@ -241,7 +241,7 @@ impl ScopeMap {
     /// Reads the changes that the cell of a scope has missed.
     pub async fn catch_up(&self, scope: Scope, loader: &Loader) {
         let Some(cell) = self.cell(scope) else { return };
-        let catch_up = async || cell.catch_up(loader.store(), loader.sources()).await;
+        let catch_up = async || cell.catch_up(loader.store(), loader.system()).await;
         if let Err(error) = loader.load(cell.payer(), catch_up).await {
             // The next read of the scope tries again and reports the failure.
             tracing::debug!(%error, scope = %scope.0, "catching up failed");

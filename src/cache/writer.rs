@@ -16,7 +16,7 @@ use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
 use crate::model::scope::{Change, Revision, Scope};
-use crate::model::sources::{FailPoint, Sources};
+use crate::model::system::{FailPoint, System};
 use crate::model::trace::WriteSpan;
 use crate::store::audit::entry::Entry;
 use crate::store::write::{NewChange, Write, Written};
@@ -30,7 +30,7 @@ type Acquired = (WritePermit<OpenTransaction>, Option<OwnedSemaphorePermit>);
 /// Runs writes in the order of arrival at their scopes.
 pub struct Writer {
     store: Store,
-    sources: Sources,
+    system: System,
     feed: Arc<dyn ChangeFeed>,
     scopes: Arc<ScopeMap>,
     queue: WriteQueue<OpenTransaction>,
@@ -63,12 +63,12 @@ impl Drop for UnansweredCommit<'_> {
 impl Writer {
     /// Creates a writer that raises the cells of `scopes`.
     pub fn new(
-        (store, sources): (Store, Sources),
+        (store, system): (Store, System),
         feed: Arc<dyn ChangeFeed>,
         scopes: Arc<ScopeMap>,
         options: QueueOptions,
     ) -> Self {
-        Self { store, sources, feed, scopes, queue: WriteQueue::new(options), tasks: TaskTracker::new() }
+        Self { store, system, feed, scopes, queue: WriteQueue::new(options), tasks: TaskTracker::new() }
     }
 
     /// Waits for the writes in progress.
@@ -160,18 +160,18 @@ impl Writer {
         work: impl AsyncFnOnce(&mut Write) -> Result<T, Fault>,
     ) -> Result<T, Fault> {
         let _share = self.end_other(&mut permit, share).await;
-        let mut write = self.store.begin().await?.write(audited, &self.sources);
+        let mut write = self.store.begin().await?.write(audited, &self.system);
         let done = work(&mut write).await;
         if done.is_err() || !write.has_changes() {
             write.finish().0.roll_back().await?;
             return done;
         }
         write.log().await?;
-        self.sources.pause(FailPoint::BeforeCommit).await;
+        self.system.pause(FailPoint::BeforeCommit).await;
         let unanswered = UnansweredCommit { scopes: &self.scopes, changes: access_changes(&write) };
         let (transaction, Written { revisions, entry, .. }) = write.finish();
         transaction.commit().await?;
-        self.sources.pause(FailPoint::AfterCommit).await;
+        self.system.pause(FailPoint::AfterCommit).await;
         self.publish(&revisions, &spans(audited, &revisions));
         unanswered.committed();
         entry.into_iter().for_each(Entry::committed);
@@ -190,7 +190,7 @@ impl Writer {
             Ok(open) => open,
             Err(fault) => return Some(Err(fault)),
         };
-        let mut write = transaction.write(audited, &self.sources);
+        let mut write = transaction.write(audited, &self.system);
         let mut done = work(&mut write).await;
         if done.is_ok() {
             done = write.log().await.and(done);
@@ -275,11 +275,11 @@ impl Writer {
         &self,
         OpenTransaction { transaction, members }: OpenTransaction,
     ) -> Option<OwnedSemaphorePermit> {
-        self.sources.pause(FailPoint::BeforeCommit).await;
+        self.system.pause(FailPoint::BeforeCommit).await;
         let (committing, share) = members.commit();
         let outcome = match transaction.commit().await {
             Ok(()) => {
-                self.sources.pause(FailPoint::AfterCommit).await;
+                self.system.pause(FailPoint::AfterCommit).await;
                 self.publish(&committing.revisions, &committing.spans);
                 Outcome::Committed
             }

@@ -122,7 +122,7 @@ impl Catalog {
         limit: i64,
     ) -> Result<(Vec<K>, bool), Fault> {
         let mut view = self.store.snapshot().await?;
-        let found = view.definitions_after(agent.into(), (after, limit), &self.sources).await?;
+        let found = view.definitions_after(agent.into(), (after, limit), &self.system).await?;
         view.end().await?;
         Ok(found)
     }
@@ -134,7 +134,7 @@ impl Catalog {
     pub async fn definition<K: Registered>(&self, agent: &Agent, key: &K::Key) -> Result<Full<K>, Fault> {
         let key: &str = key.borrow();
         let mut view = self.store.snapshot().await?;
-        let found = view.definitions::<K>(agent.into(), Some(&[key.to_owned()]), &self.sources).await?.pop();
+        let found = view.definitions::<K>(agent.into(), Some(&[key.to_owned()]), &self.system).await?.pop();
         view.end().await?;
         let definition = found.ok_or(Fault::NotFound(K::NAME))?;
         let hashes: Vec<_> = definition.contents().into_iter().map(|(hash, _)| hash).collect();
@@ -179,7 +179,7 @@ impl Catalog {
         }
         let key: &str = K::key_of(new).borrow();
         let mut view = self.store.snapshot().await?;
-        let old = view.definitions::<K>(agent.into(), Some(&[key.to_owned()]), &self.sources).await?.pop();
+        let old = view.definitions::<K>(agent.into(), Some(&[key.to_owned()]), &self.system).await?.pop();
         view.end().await?;
         condition.check(old.as_ref().map(K::revision))
     }
@@ -238,7 +238,7 @@ impl Catalog {
             write.change_for(put.audience.clone(), scope, change, subject);
         }
         write.set_summary(target.summary(key, old, Some(new)));
-        write.put(agent, &[put], revision, self.sources.clock.now()).await?;
+        write.put(agent, &[put], revision, self.system.clock.now()).await?;
         Ok(Written { revision, created: old.is_none() })
     }
 
@@ -271,7 +271,7 @@ impl Catalog {
                                 write.change_for(removal.audience.clone(), target.scope, change, subject);
                             }
                             write.set_summary(target.summary(key, Some(&old), None::<&K::New>));
-                            let now = catalog.sources.clock.now();
+                            let now = catalog.system.clock.now();
                             write.delete::<K>(agent, &[removal], now).await?;
                             Ok(target.revision)
                         }

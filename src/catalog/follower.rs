@@ -37,7 +37,7 @@ impl Follower for Catalog {
     fn apply_changes(&self, agent: AgentId, after: Revision) -> BoxFuture<'_, Option<ScopeChanges>> {
         Box::pin(async move {
             let cell = self.agents.get(agent)?;
-            let patched = cell.patch(&self.store, &self.sources, after).await;
+            let patched = cell.patch(&self.store, &self.system, after).await;
             patched
                 .inspect_err(|error| tracing::debug!(%error, %agent, "applying changes failed"))
                 .ok()

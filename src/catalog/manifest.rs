@@ -12,12 +12,12 @@ use super::definitions::{Registered, check_count};
 use super::mounts::check_uris;
 use super::plan::Plan;
 pub use super::plan::{Applied, Keys, NewDefinitions};
-use super::skill_placement::{check_apart, check_written};
+use super::skill_placement::{check_no_overlap, check_written};
 use super::target::Target;
 use crate::model::agent::Agent;
 use crate::model::audit::chain::Digest;
 use crate::model::audit::event::ChangeHashes;
-use crate::model::audit::fingerprint::{Fingerprint, of_all};
+use crate::model::audit::fingerprint::{Fingerprint, combined};
 use crate::model::audit::write::AuditedWrite;
 use crate::model::content::ContentHash;
 use crate::model::definition::DefinitionKind;
@@ -147,7 +147,7 @@ impl Catalog {
 
     async fn carry_out(&self, write: &mut Write, target: &Target, plan: &Plan<'_>) -> Result<(), Fault> {
         let &Target { agent, scope, revision } = target;
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         // Removals first: a removed key may be added again as another kind, and freed contents may be referenced again.
         each_kind!(K => write.delete::<K>(agent, &plan.steps::<K>().removals, now).await?);
         each_kind!(K => write.put(agent, &plan.steps::<K>().puts, revision, now).await?);
@@ -188,7 +188,7 @@ impl Catalog {
         }
         let stored = by_kind!(Stored, K => {
             let registered = is_checked::<K>(wanted);
-            if registered { view.definitions::<K>(agent.into(), None, &self.sources).await? } else { Vec::new() }
+            if registered { view.definitions::<K>(agent.into(), None, &self.system).await? } else { Vec::new() }
         });
         view.end().await?;
         each_kind!(K => self.check_kind::<K>(agent.tenant, K::of(&stored), listed::<K>(wanted)).await?);
@@ -248,7 +248,7 @@ impl Catalog {
 
     async fn stored(&self, view: &mut Snapshot, agent: &Agent) -> Result<ByKind<Stored>, StoreError> {
         let agent = AgentRef::from(agent);
-        Ok(by_kind!(Stored, K => view.definitions::<K>(agent, None, &self.sources).await?))
+        Ok(by_kind!(Stored, K => view.definitions::<K>(agent, None, &self.system).await?))
     }
 }
 
@@ -267,8 +267,8 @@ fn check_placed(stored: &ByKind<Stored>, wanted: &NewManifest) -> Result<(), Fau
     check_uris(listed::<Mount>(wanted))?;
     let resources = || listed::<Resource>(wanted).iter().map(|new| new.uri.as_str());
     match &wanted.skills {
-        Some(skills) => check_apart(skills.iter().map(|new| &new.root), resources())?,
-        None => check_apart(stored.skills.iter().map(|old| &old.root), resources())?,
+        Some(skills) => check_no_overlap(skills.iter().map(|new| &new.root), resources())?,
+        None => check_no_overlap(stored.skills.iter().map(|old| &old.root), resources())?,
     }
     // Those that were registered before this was checked remain.
     let known: BTreeSet<_> = stored.resources.iter().map(|old| old.uri.as_str()).collect();
@@ -282,7 +282,7 @@ fn summary_of_all(target: &Target, stored: &ByKind<Stored>, wanted: &NewManifest
         before.push(prints::<K>(stored));
         after.push(new_prints::<K>(stored, wanted));
     });
-    let difference = ChangeHashes { before: Some(of_all(before)), after: Some(of_all(after)) };
+    let difference = ChangeHashes { before: Some(combined(before)), after: Some(combined(after)) };
     target.summary_of("manifest", difference)
 }
 

@@ -45,7 +45,7 @@ use self::watch::WatchedFiles;
 use crate::cache::{CellMap, Loader, MemoryBudget, ScopeMap, WeighedCache, Writer};
 use crate::model::content::ContentHash;
 use crate::model::ids::AgentId;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::sources::Fetcher;
 use crate::store::Store;
 
@@ -53,7 +53,7 @@ use crate::store::Store;
 #[derive(Debug)]
 pub struct Catalog {
     store: Store,
-    sources: Sources,
+    system: System,
     loader: Arc<Loader>,
     writer: Arc<Writer>,
     scopes: Arc<ScopeMap>,
@@ -72,7 +72,7 @@ pub struct Catalog {
 impl Catalog {
     /// Creates the service over the snapshots of `agents`, which `scopes` must contain.
     pub fn new(
-        (store, sources): (Store, Sources),
+        (store, system): (Store, System),
         (loader, writer, scopes): (Arc<Loader>, Arc<Writer>, Arc<ScopeMap>),
         (agents, fetcher): (Arc<CellMap<AgentCell>>, Arc<Fetcher>),
         budget: &Arc<MemoryBudget>,
@@ -80,7 +80,7 @@ impl Catalog {
     ) -> Self {
         Self {
             store,
-            sources,
+            system,
             loader,
             writer,
             scopes,

@@ -124,7 +124,7 @@ impl Catalog {
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let keep = |(hash, bytes)| self.keep_contents(agent, hash, &bytes);
         let first = first.as_ref().map(|uri| FirstRead { uri, keep: &keep });
-        self.loader.load(payer, async || cell.snapshot(&self.store, &self.sources, first).await).await
+        self.loader.load(payer, async || cell.snapshot(&self.store, &self.system, first).await).await
     }
 
     fn keep_contents(&self, agent: AgentRef, hash: ContentHash, bytes: &Bytes) {

@@ -169,7 +169,7 @@ impl Catalog {
                                 return Ok(Written { revision, created: false });
                             };
                             condition.check(Some(old.revision))?;
-                            let now = catalog.sources.clock.now();
+                            let now = catalog.system.clock.now();
                             write.touch_resource(agent, &uri, revision, now).await?;
                             let audience = Audience::of(&old.labels);
                             write.change_for(audience, scope, ChangeKind::ResourceTouched, uri.as_str());

@@ -62,7 +62,7 @@ fn without_query(uri: &str) -> &str {
 }
 
 /// Checks that no skill is inside another one, or over or below a resource, where these are all of an agent, in any order.
-pub(super) fn check_apart<'a>(
+pub(super) fn check_no_overlap<'a>(
     roots: impl Iterator<Item = &'a SkillRoot>,
     uris: impl Iterator<Item = &'a str>,
 ) -> Result<(), Fault> {
@@ -92,7 +92,7 @@ pub(super) fn check_apart<'a>(
 mod tests {
     use ::skill::SkillPath;
 
-    use super::{check_apart, check_written};
+    use super::{check_no_overlap, check_written};
     use crate::model::skill::SkillRoot;
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
         let root = |path: &str| SkillRoot::of(&SkillPath::parse(path).unwrap());
         let is_apart = |paths: &[&str], uris: &[&str]| {
             let roots: Vec<_> = paths.iter().map(|path| root(path)).collect();
-            check_apart(roots.iter(), uris.iter().copied()).is_ok()
+            check_no_overlap(roots.iter(), uris.iter().copied()).is_ok()
         };
         assert!(is_apart(&["a", "a-b", "b/c", "b/d"], &["skill://a0", "skill://b0", "skill://b/e", "x:a/a"]));
         assert!(!is_apart(&["a-b", "a", "a/b"], &[]));

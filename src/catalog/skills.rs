@@ -162,7 +162,7 @@ impl Catalog {
     ) -> Result<ReadFile, Fault> {
         let mut view = self.store.snapshot().await?;
         let key = root.as_str().to_owned();
-        let skill = view.definitions::<Skill>(agent.into(), Some(&[key]), &self.sources).await?.pop();
+        let skill = view.definitions::<Skill>(agent.into(), Some(&[key]), &self.system).await?.pop();
         view.end().await?;
         let skill = skill.ok_or(Fault::NotFound(Skill::NAME))?;
         let file = skill.files.into_iter().find(|file| file.path == path.as_str());

@@ -34,7 +34,7 @@ use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::kinds::{ByKind, Family, Member, by_kind, each_kind};
 use crate::model::scope::{Change, ChangeKind, Revision, WantedRevision};
 use crate::model::scope_changes::ScopeChanges;
-use crate::model::sources::{FailPoint, Sources};
+use crate::model::system::{FailPoint, System};
 use crate::store::agent_rows::AgentState;
 use crate::store::changed_resources::ChangedResources;
 use crate::store::{Store, StoreError};
@@ -158,7 +158,7 @@ impl AgentCell {
     pub(super) async fn snapshot(
         &self,
         store: &Store,
-        sources: &Sources,
+        system: &System,
         first: Option<FirstRead<'_>>,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let _one_at_a_time = self.loading.lock().await;
@@ -167,7 +167,7 @@ impl AgentCell {
         }
         for _ in 1..MAX_LOADS {
             let announced = self.wanted.announced();
-            let Some(loaded) = self.load(store, sources, first).await? else { return Ok(None) };
+            let Some(loaded) = self.load(store, system, first).await? else { return Ok(None) };
             if self.is_ahead_of(loaded.revision) {
                 return Ok(Some(loaded));
             }
@@ -177,21 +177,21 @@ impl AgentCell {
                 return Ok(Some(loaded));
             }
         }
-        self.load(store, sources, first).await
+        self.load(store, system, first).await
     }
 
     async fn load(
         &self,
         store: &Store,
-        sources: &Sources,
+        system: &System,
         first: Option<FirstRead<'_>>,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
-        let Some(loaded) = self.read(store, sources, first).await? else { return Ok(None) };
-        Ok(Some(self.keep(loaded, sources).await))
+        let Some(loaded) = self.read(store, system, first).await? else { return Ok(None) };
+        Ok(Some(self.keep(loaded, system).await))
     }
 
-    async fn keep(&self, loaded: AgentSnapshot, sources: &Sources) -> Arc<AgentSnapshot> {
-        sources.pause(FailPoint::CacheFillRead).await;
+    async fn keep(&self, loaded: AgentSnapshot, system: &System) -> Arc<AgentSnapshot> {
+        system.pause(FailPoint::CacheFillRead).await;
         let loaded = Arc::new(loaded);
         if self.is_ahead_of(loaded.revision) {
             return loaded;
@@ -213,15 +213,15 @@ impl AgentCell {
     pub(super) async fn patch(
         &self,
         store: &Store,
-        sources: &Sources,
+        system: &System,
         seen: Revision,
     ) -> Result<Option<ScopeChanges>, StoreError> {
         let Ok(_one_at_a_time) = self.loading.try_lock() else { return Ok(None) };
         let Some(old) = self.stale().filter(|old| old.revision <= seen) else { return Ok(None) };
         let announced = self.wanted.announced();
-        let state = self.read_after(&old, store, sources).await?;
+        let state = self.read_after(&old, store, system).await?;
         let Some(mut state) = state.filter(|state| is_patch(state, &old)) else { return Ok(None) };
-        self.keep(self.patched(&old, &mut state), sources).await;
+        self.keep(self.patched(&old, &mut state), system).await;
         self.wanted.lower(announced, state.head.revision);
         let AgentState { head, changes, audiences, .. } = state;
         let missed = || changes.iter().zip(&audiences).filter(|(change, _)| change.revision > seen);
@@ -235,10 +235,10 @@ impl AgentCell {
         &self,
         old: &AgentSnapshot,
         store: &Store,
-        sources: &Sources,
+        system: &System,
     ) -> Result<Option<AgentState>, StoreError> {
         if self.changes_resources.load(Ordering::Relaxed)
-            && let Some(changed) = store.changed_resources(self.agent, old.revision, sources).await?
+            && let Some(changed) = store.changed_resources(self.agent, old.revision, system).await?
         {
             let ChangedResources { head, changes, audiences, resources } = changed;
             return Ok(Some(AgentState {
@@ -251,7 +251,7 @@ impl AgentCell {
                 contents: Vec::new(),
             }));
         }
-        let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, sources).await?;
+        let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, system).await?;
         if let Some(state) = &state {
             let changes_resources = ChangedResources::suffice(&state.changes, &state.definitions.resources);
             self.changes_resources.store(changes_resources, Ordering::Relaxed);
@@ -263,17 +263,17 @@ impl AgentCell {
     async fn read(
         &self,
         store: &Store,
-        sources: &Sources,
+        system: &System,
         first: Option<FirstRead<'_>>,
     ) -> Result<Option<AgentSnapshot>, StoreError> {
         if let Some(old) = self.stale() {
-            let state = self.read_after(&old, store, sources).await?;
+            let state = self.read_after(&old, store, system).await?;
             let Some(mut state) = state else { return Ok(None) };
             if is_patch(&state, &old) {
                 return Ok(Some(self.patched(&old, &mut state)));
             }
         }
-        let state = store.agent_state(self.agent, first.map(|first| first.uri), sources).await?;
+        let state = store.agent_state(self.agent, first.map(|first| first.uri), system).await?;
         Ok(state.map(|AgentState { head, description, definitions, entries, contents, .. }| {
             if let Some(FirstRead { keep, .. }) = first {
                 contents.into_iter().for_each(keep);
@@ -364,12 +364,8 @@ impl ScopeCell for AgentCell {
         Payer::Tenant(self.agent.tenant)
     }
 
-    fn catch_up<'a>(
-        &'a self,
-        store: &'a Store,
-        sources: &'a Sources,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        Box::pin(async move { self.snapshot(store, sources, None).await.map(drop) })
+    fn catch_up<'a>(&'a self, store: &'a Store, system: &'a System) -> BoxFuture<'a, Result<(), StoreError>> {
+        Box::pin(async move { self.snapshot(store, system, None).await.map(drop) })
     }
 }
 

@@ -168,12 +168,12 @@ impl Catalog {
     /// The part of a time that is left out at random, less than a tenth: what begins together does not stay together.
     pub(super) fn jitter(&self) -> f64 {
         let mut random = [0];
-        let jitter = self.sources.random.fill(&mut random).map_or(0, |()| random[0]);
+        let jitter = self.system.random.fill(&mut random).map_or(0, |()| random[0]);
         f64::from(jitter) / 2_560.0
     }
 
     async fn forget_found(&self) {
-        let before: OffsetDateTime = self.sources.clock.now() - FOUND_FOR;
+        let before: OffsetDateTime = self.system.clock.now() - FOUND_FOR;
         if let Err(error) = self.store.forget_found(before).await {
             tracing::debug!(%error, "what was found of watched content not pruned");
         }

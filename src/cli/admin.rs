@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::invocation::Invocation;
 use super::output::Failure;
 use super::runtime;
-use super::sources::Sources;
 use super::target::Target;
 use crate::app::{self, root_cause};
 use crate::config::PublicUrl;
@@ -120,8 +120,8 @@ struct Problem {
 
 impl Admin {
     /// The gateway and the key that the flags, the environment or a context name.
-    pub(super) fn of(sources: &Sources<'_>) -> Result<Self, Failure> {
-        let Target { url, key, certificates } = Target::of(sources)?;
+    pub(super) fn of(invocation: &Invocation<'_>) -> Result<Self, Failure> {
+        let Target { url, key, certificates } = Target::of(invocation)?;
         let client = client(&url, certificates).map_err(|error| unreachable(&url, &error))?;
         Ok(Self { client, url, key, request_id: None })
     }

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
+use super::invocation::Invocation;
 use super::object::{BodyFile, ObjectMembers, Objects, encoded};
 use super::output::Failure;
-use super::sources::Sources;
 
 const KIND: Kind = Kind {
     name: "agent",
@@ -186,8 +186,8 @@ struct Flags {
 }
 
 impl Agent {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let objects = Objects { admin: Admin::of(sources)?, kind: &KIND, output: self.output };
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let objects = Objects { admin: Admin::of(invocation)?, kind: &KIND, output: self.output };
         let path = |id: &str| format!("/agents/{}", encoded(id));
         let change = |id: &str, verb: &str, members: &ObjectMembers| {
             objects.write(verb, id, &Request::new(Method::PATCH, path(id)).json(members)?)

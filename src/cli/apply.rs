@@ -7,11 +7,11 @@ use clap::Args;
 use super::admin::{Admin, Request};
 use super::documents::{Documents, Manifest, ObjectKind};
 use super::gateway::{self, Options, Plan};
+use super::invocation::Invocation;
 use super::manifest::{self, Applied};
 use super::object::encoded;
 use super::output::Failure;
 use super::progress::{Progress, Verbosity};
-use super::sources::Sources;
 
 /// How many deletions are named in a refusal.
 const MAX_NAMED: usize = 20;
@@ -46,8 +46,8 @@ struct Deletion {
 }
 
 impl Apply {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let admin = Admin::of(sources)?;
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let admin = Admin::of(invocation)?;
         let documents = Documents::read(&self.file)?;
         let options = Options { prune: self.deletion.prune, secrets: self.secrets };
         let progress = self.verbosity.steps("applying");
@@ -58,7 +58,7 @@ impl Apply {
         if !self.deletion.yes {
             confirm(&plan, &progress)?;
         }
-        execute(&admin, &documents, &plan, (sources, &progress))
+        execute(&admin, &documents, &plan, (invocation, &progress))
     }
 }
 
@@ -95,10 +95,10 @@ pub(super) fn execute(
     admin: &Admin,
     documents: &Documents,
     plan: &Plan,
-    (sources, progress): (&Sources<'_>, &Progress),
+    (invocation, progress): (&Invocation<'_>, &Progress),
 ) -> Result<(), Failure> {
     // Missing secrets are reported before anything is changed.
-    let requests = plan.changes.iter().map(|change| change.request(sources.environment));
+    let requests = plan.changes.iter().map(|change| change.request(invocation.environment));
     let requests = requests.collect::<Result<Vec<_>, _>>()?;
     let mut done = 0;
     progress.expect(plan.changes.len() + documents.manifests.len() + plan.deletions.len());

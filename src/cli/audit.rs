@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use super::admin::{Admin, Request};
 use super::format::{cell, shortened};
+use super::invocation::Invocation;
 use super::output::{Failure, print, print_piece};
 use super::progress::Verbosity;
 use super::runtime;
-use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
 use crate::model::audit::checkpoint::Checkpoint;
@@ -180,25 +180,25 @@ struct Page {
 }
 
 impl Audit {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
         match self {
-            Self::Verify(verify) => match verify.run(sources) {
+            Self::Verify(verify) => match verify.run(invocation) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Failure::Unsound),
                 Err(failure) => Err(Failure::Unverified(Box::new(failure))),
             },
             Self::Key(Key { new }) => {
-                let settings = sources.load(Purpose::Assist)?.settings;
+                let settings = invocation.load(Purpose::Assist)?.settings;
                 print(&format!("{}\n", app::audit_key(&settings, new)?))
             }
             Self::Tail(tail) => {
                 let id = format!("audit-tail-{}", Uuid::new_v4());
-                tail.run(&Admin::of(sources)?.with_request_id(id.clone()), &id)
+                tail.run(&Admin::of(invocation)?.with_request_id(id.clone()), &id)
             }
-            Self::Export(export) => export.run(&Admin::of(sources)?),
+            Self::Export(export) => export.run(&Admin::of(invocation)?),
             Self::Checkpoint => {
                 let call = Request::new(Method::POST, "/audit/checkpoint");
-                let answer = Admin::of(sources)?.call(&call)?;
+                let answer = Admin::of(invocation)?.call(&call)?;
                 print(&text(answer)?).and_then(|()| print("\n"))
             }
         }
@@ -207,10 +207,10 @@ impl Audit {
 
 impl Verify {
     /// Whether the log is intact.
-    fn run(self, sources: &Sources<'_>) -> Result<bool, Failure> {
+    fn run(self, invocation: &Invocation<'_>) -> Result<bool, Failure> {
         let checkpoints = self.against.as_deref().map(checkpoints).transpose()?.unwrap_or_default();
         let trusted = self.trust.as_deref().map(keys).transpose()?.unwrap_or_default();
-        let settings = sources.load(Purpose::Assist)?.settings;
+        let settings = invocation.load(Purpose::Assist)?.settings;
         let progress = Verbosity::default().task("verifying the audit log");
         let verified = app::verify_audit(&settings, checkpoints, trusted);
         let verdict = runtime::run_multi_threaded(verified)??;

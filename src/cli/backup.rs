@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::invocation::Invocation;
 use super::output::Failure;
 use super::progress::Verbosity;
 use super::runtime;
-use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
 
@@ -29,8 +29,8 @@ pub(super) struct Backup {
 }
 
 impl Backup {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let settings = sources.load(Purpose::Assist)?.settings;
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let settings = invocation.load(Purpose::Assist)?.settings;
         let progress = self.verbosity.task("copying the database");
         let stall = Duration::from_secs(self.stall_seconds.into());
         let copied = app::backup(&settings, &self.folder, !self.without_keys, stall);

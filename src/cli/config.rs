@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 
+use super::invocation::Invocation;
 use super::output::{Failure, print};
 use super::runtime;
-use super::sources::Sources;
 use crate::app::{self, UsedAddress};
 use crate::config::{self, Purpose, Settings};
 
@@ -19,10 +19,10 @@ pub(super) enum Config {
 }
 
 impl Config {
-    pub(super) fn run(&self, sources: &Sources<'_>) -> Result<(), Failure> {
+    pub(super) fn run(&self, invocation: &Invocation<'_>) -> Result<(), Failure> {
         match self {
-            Self::Check => check(&sources.load(Purpose::Serve)?.settings),
-            Self::Show => print(&sources.load(Purpose::Assist)?.listing.to_string()),
+            Self::Check => check(&invocation.load(Purpose::Serve)?.settings),
+            Self::Show => print(&invocation.load(Purpose::Assist)?.listing.to_string()),
             Self::Reference => print(&config::reference().map_err(Failure::Config)?),
         }
     }

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
+use super::invocation::Invocation;
 use super::object::{BodyFile, ObjectMembers, Objects, encoded};
 use super::output::{Failure, print};
 use super::secret_source::SecretSource;
-use super::sources::Sources;
 
 const KIND: Kind = Kind {
     name: "connection",
@@ -118,21 +118,21 @@ struct Rekeyed {
 }
 
 impl Connection {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let objects = Objects { admin: Admin::of(sources)?, kind: &KIND, output: self.output };
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let objects = Objects { admin: Admin::of(invocation)?, kind: &KIND, output: self.output };
         let path = |id: &str| format!("/connections/{}", encoded(id));
         match self.command {
             Command::List => objects.list("/connections"),
             Command::Get { id } => objects.get(path(&id)),
             Command::Create { id, kind, flags, body } => {
-                let mut members = flags.merge_into(body, &[], sources)?;
+                let mut members = flags.merge_into(body, &[], invocation)?;
                 members.set("id", &id)?;
                 members.set_some("kind", kind.as_ref())?;
                 let call = Request::new(Method::POST, "/connections").json(&members)?;
                 objects.write("created", &id, &call)
             }
             Command::Update { id, flags, remove_secret, body } => {
-                let members = flags.merge_into(body, &remove_secret, sources)?;
+                let members = flags.merge_into(body, &remove_secret, invocation)?;
                 objects.write("updated", &id, &Request::new(Method::PATCH, path(&id)).json(&members)?)
             }
             Command::Delete { id } => objects.write("deleted", &id, &Request::delete(path(&id))),
@@ -168,7 +168,7 @@ impl Flags {
         self,
         body: BodyFile,
         removed_secrets: &[String],
-        sources: &Sources<'_>,
+        invocation: &Invocation<'_>,
     ) -> Result<ObjectMembers, Failure> {
         let mut members = body.members()?;
         match self.tenants.as_slice() {
@@ -182,7 +182,7 @@ impl Flags {
         let mut secrets = Map::new();
         for given in &self.secrets {
             let (name, place) = pair("--secret", given)?;
-            secrets.insert(name.to_owned(), secret(name, place, sources)?);
+            secrets.insert(name.to_owned(), secret(name, place, invocation)?);
         }
         secrets.extend(removed_secrets.iter().map(|name| (name.clone(), Value::Null)));
         if !secrets.is_empty() {
@@ -208,9 +208,9 @@ fn pair<'a>(flag: &str, given: &'a str) -> Result<(&'a str, &'a str), Failure> {
 }
 
 /// The value of a secret.
-fn secret(name: &str, place: &str, sources: &Sources<'_>) -> Result<Value, Failure> {
+fn secret(name: &str, place: &str, invocation: &Invocation<'_>) -> Result<Value, Failure> {
     let flag = (&*format!("--secret {name}"), "env:VARIABLE or file:PATH, never the secret");
-    let text = match SecretSource::parse(place, sources.environment, flag)? {
+    let text = match SecretSource::parse(place, invocation.environment, flag)? {
         SecretSource::Variable(value) => value.to_owned(),
         SecretSource::File(file) => {
             let text = input::text(file)?;

@@ -9,9 +9,9 @@ use serde_json::value::{RawValue, to_raw_value};
 use super::contexts::{self, Context as Stored, Contexts};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
+use super::invocation::Invocation;
 use super::output::Failure;
 use super::secret_source::SecretSource;
-use super::sources::Sources;
 use super::target::is_key;
 use crate::config::{Environment, PublicUrl};
 use crate::model::ids::Slug;
@@ -72,15 +72,15 @@ enum Command {
 }
 
 impl Context {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let (environment, output) = (sources.environment, self.output);
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let (environment, output) = (invocation.environment, self.output);
         let mut stored = contexts::read(environment)?;
         let (name, verb) = match self.command {
             Command::List => return output.list(&KIND, &shown(&stored)?),
             Command::Add { name, url, key_from } => {
                 let name = name.to_string();
                 check_new(&stored, &name)?;
-                let cacert = sources.cacert.as_deref().map(absolute).transpose()?;
+                let cacert = invocation.cacert.as_deref().map(absolute).transpose()?;
                 let key = key(&key_from, environment)?;
                 stored.contexts.insert(name.clone(), Stored { url: url.to_string(), key, cacert });
                 stored.current.get_or_insert_with(|| name.clone());

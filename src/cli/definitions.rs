@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::admin::{Admin, Request};
 use super::format::{Kind, OutputArgs};
+use super::invocation::Invocation;
 use super::object::{BodyFile, ObjectMembers, Objects, encoded};
 use super::output::Failure;
-use super::sources::Sources;
 use crate::model::ids::Slug;
 
 /// A kind of definition of an agent.
@@ -145,15 +145,19 @@ impl DefinitionKind {
     }
 
     /// Calls about definitions of the kind.
-    pub(super) fn objects(&self, sources: &Sources<'_>, output: OutputArgs) -> Result<Objects<'_>, Failure> {
-        Ok(Objects { admin: Admin::of(sources)?, kind: &self.kind, output })
+    pub(super) fn objects(
+        &self,
+        invocation: &Invocation<'_>,
+        output: OutputArgs,
+    ) -> Result<Objects<'_>, Failure> {
+        Ok(Objects { admin: Admin::of(invocation)?, kind: &self.kind, output })
     }
 }
 
 impl<F: DefinitionFlags> DefinitionCommand<F> {
-    pub(super) fn run(self, sources: &Sources<'_>, output: OutputArgs) -> Result<(), Failure> {
+    pub(super) fn run(self, invocation: &Invocation<'_>, output: OutputArgs) -> Result<(), Failure> {
         let kind = F::KIND;
-        let objects = || kind.objects(sources, output);
+        let objects = || kind.objects(invocation, output);
         match self {
             Self::List { agent } => objects()?.list(&kind.list_path(&agent)),
             Self::Get(it) => objects()?.get(kind.path(&it)?),

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::invocation::Invocation;
 use super::output::Failure;
 use super::serve;
-use super::sources::Sources;
 use crate::app;
 
 #[derive(Args)]
@@ -17,7 +17,7 @@ pub(super) struct Demo {
 }
 
 impl Demo {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        serve::serve(sources, Some(app::Demo { docs: self.docs }))
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        serve::serve(invocation, Some(app::Demo { docs: self.docs }))
     }
 }

@@ -6,9 +6,9 @@ use super::admin::Admin;
 use super::apply::planned;
 use super::documents::Documents;
 use super::gateway::{self, Options};
+use super::invocation::Invocation;
 use super::output::Failure;
 use super::progress::Verbosity;
-use super::sources::Sources;
 
 #[derive(Args)]
 pub(super) struct Diff {
@@ -25,8 +25,8 @@ pub(super) struct Diff {
 
 impl Diff {
     /// Prints the changes; returns whether there are any.
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<bool, Failure> {
-        let admin = Admin::of(sources)?;
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<bool, Failure> {
+        let admin = Admin::of(invocation)?;
         let documents = Documents::read(&self.file)?;
         let progress = self.verbosity.steps("comparing");
         let options = Options { prune: self.prune, secrets: false };

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use clap::Args;
 
+use super::invocation::Invocation;
 use super::output::{Failure, print};
 use super::runtime;
-use super::sources::Sources;
 use crate::app::{self, DiagnosedAt, Diagnosis, Finding, Status};
 use crate::config::{Purpose, Settings};
 
@@ -18,8 +18,8 @@ pub(super) struct Doctor {
 }
 
 impl Doctor {
-    pub(super) fn run(&self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let diagnosis = diagnose(&sources.load(Purpose::Serve)?.settings, DiagnosedAt::AnyTime)?;
+    pub(super) fn run(&self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let diagnosis = diagnose(&invocation.load(Purpose::Serve)?.settings, DiagnosedAt::AnyTime)?;
         if self.json {
             print(&format!("{}\n", serde_json::to_string_pretty(&diagnosis)?))?;
         } else {

@@ -11,10 +11,10 @@ use super::documents::{ObjectKind, VERSION};
 use super::format::yaml;
 use super::gateway;
 use super::indent::indent;
+use super::invocation::Invocation;
 use super::object::encoded;
 use super::output::{Failure, print};
 use super::progress::Verbosity;
-use super::sources::Sources;
 use crate::model::ids::Slug;
 
 /// Members of answers that are no members of documents: what the gateway adds.
@@ -36,8 +36,8 @@ pub(super) struct Export {
 }
 
 impl Export {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let admin = Admin::of(sources)?;
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let admin = Admin::of(invocation)?;
         let Some(dir) = self.dir else {
             let [agent] = self.agents.as_slice() else {
                 return Err(Failure::Usage("expected one agent; use --dir to export several".to_owned()));

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use super::invocation::Invocation;
 use super::output::{Failure, print};
 use super::runtime;
-use super::sources::Sources;
 use crate::app::{self, root_cause};
 use crate::config::{PublicUrl, Purpose, Server};
 
@@ -26,12 +26,12 @@ pub(super) struct Health {
 }
 
 impl Health {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
         let local = self.url.is_none();
         let url = if let Some(url) = self.url {
             url
         } else {
-            let server = sources.load(Purpose::Assist)?.settings.server;
+            let server = invocation.load(Purpose::Assist)?.settings.server;
             local_url(&server, server.listen)?
         };
         let until = Instant::now() + Duration::from_secs(self.wait);

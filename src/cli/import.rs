@@ -6,9 +6,9 @@ use super::admin::Admin;
 use super::apply::execute;
 use super::documents::{Documents, ObjectKind};
 use super::gateway::{self, Options};
+use super::invocation::Invocation;
 use super::output::Failure;
 use super::progress::Verbosity;
-use super::sources::Sources;
 
 #[derive(Args)]
 pub(super) struct Import {
@@ -20,8 +20,8 @@ pub(super) struct Import {
 }
 
 impl Import {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let admin = Admin::of(sources)?;
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let admin = Admin::of(invocation)?;
         let documents = Documents::read(&self.file)?;
         let progress = self.verbosity.steps("importing");
         let plan = gateway::plan(&admin, &documents, Options::default(), &progress)?;
@@ -37,6 +37,6 @@ impl Import {
                 return Err(Failure::Gateway(format!("{missing}; waggle apply changes agents that exist")));
             }
         }
-        execute(&admin, &documents, &plan, (sources, &progress))
+        execute(&admin, &documents, &plan, (invocation, &progress))
     }
 }

@@ -12,9 +12,9 @@ use serde_json::value::RawValue;
 
 use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
+use super::invocation::Invocation;
 use super::object::{ObjectMembers, Objects, encoded, items};
 use super::output::{Failure, print};
-use super::sources::Sources;
 use crate::model::ids::Slug;
 use crate::model::key::{KeyKind, SecretKey};
 
@@ -179,9 +179,9 @@ struct Created {
 }
 
 impl Key {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
         let Self { output, command } = self;
-        let objects = || Ok::<_, Failure>(Objects { admin: Admin::of(sources)?, kind: &KIND, output });
+        let objects = || Ok::<_, Failure>(Objects { admin: Admin::of(invocation)?, kind: &KIND, output });
         let path = |id: &str| format!("/keys/{}", encoded(id));
         match command {
             Command::Generate { operator: _, out } => generate(out),

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
+use super::invocation::Invocation;
 use super::output::{Failure, print};
 use super::runtime;
-use super::sources::Sources;
 use crate::config::Purpose;
 use crate::{app, telemetry};
 
@@ -16,8 +16,8 @@ pub(super) struct Migrate {
 }
 
 impl Migrate {
-    pub(super) fn run(&self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let settings = sources.load(Purpose::Assist)?.settings;
+    pub(super) fn run(&self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let settings = invocation.load(Purpose::Assist)?.settings;
         telemetry::init(&settings.log)?;
         let done = runtime::run_multi_threaded(async {
             if self.status { app::schema_status(settings).await } else { app::migrate(settings).await }

@@ -17,8 +17,6 @@ mod definitions;
 mod demo;
 mod diff;
 mod doctor;
-#[cfg(test)]
-mod documented;
 mod documents;
 mod errors;
 mod export;
@@ -28,6 +26,7 @@ mod health;
 mod import;
 mod indent;
 mod input;
+mod invocation;
 mod key;
 mod man;
 mod manifest;
@@ -45,10 +44,11 @@ mod runtime;
 mod secret_source;
 mod serve;
 mod skill;
-mod sources;
 mod target;
 mod template;
 mod tenant;
+#[cfg(test)]
+mod tests;
 mod unified;
 
 use std::path::PathBuf;
@@ -56,8 +56,8 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use self::invocation::Invocation;
 use self::output::Failure;
-use self::sources::Sources;
 use crate::config::{Environment, Flags};
 
 /// The commands that call a gateway, which other flags start.
@@ -275,31 +275,31 @@ pub fn run(environment: &Environment) -> ExitCode {
         let misplaced = "is a flag of commands that call a gateway, which this one does not";
         return output::exit_code(Err(Failure::Usage(format!("{flag} {misplaced}"))));
     }
-    let sources = Sources { environment, flags: globals.into(), context, cacert };
+    let invocation = Invocation { environment, flags: globals.into(), context, cacert };
     let done = match command {
-        Command::Serve(command) => command.run(&sources),
-        Command::Demo(demo) => demo.run(&sources),
-        Command::Migrate(command) => command.run(&sources),
-        Command::Backup(command) => command.run(&sources),
-        Command::Restore(command) => command.run(&sources),
-        Command::Config(command) => command.run(&sources),
-        Command::Context(command) => command.run(&sources),
-        Command::Tenant(command) => command.run(&sources),
-        Command::Connection(command) => command.run(&sources),
-        Command::Agent(command) => command.run(&sources),
-        Command::Key(command) => command.run(&sources),
-        Command::Resource(command) => command.run(&sources),
-        Command::Template(command) => command.run(&sources),
-        Command::Prompt(command) => command.run(&sources),
-        Command::Skill(command) => command.run(&sources),
-        Command::Mount(command) => command.run(&sources),
-        Command::Apply(command) => command.run(&sources),
-        Command::Diff(command) => return output::difference(command.run(&sources)),
-        Command::Export(command) => command.run(&sources),
-        Command::Import(command) => command.run(&sources),
-        Command::Audit(command) => command.run(&sources),
-        Command::Health(command) => command.run(&sources),
-        Command::Doctor(command) => command.run(&sources),
+        Command::Serve(command) => command.run(&invocation),
+        Command::Demo(demo) => demo.run(&invocation),
+        Command::Migrate(command) => command.run(&invocation),
+        Command::Backup(command) => command.run(&invocation),
+        Command::Restore(command) => command.run(&invocation),
+        Command::Config(command) => command.run(&invocation),
+        Command::Context(command) => command.run(&invocation),
+        Command::Tenant(command) => command.run(&invocation),
+        Command::Connection(command) => command.run(&invocation),
+        Command::Agent(command) => command.run(&invocation),
+        Command::Key(command) => command.run(&invocation),
+        Command::Resource(command) => command.run(&invocation),
+        Command::Template(command) => command.run(&invocation),
+        Command::Prompt(command) => command.run(&invocation),
+        Command::Skill(command) => command.run(&invocation),
+        Command::Mount(command) => command.run(&invocation),
+        Command::Apply(command) => command.run(&invocation),
+        Command::Diff(command) => return output::difference(command.run(&invocation)),
+        Command::Export(command) => command.run(&invocation),
+        Command::Import(command) => command.run(&invocation),
+        Command::Audit(command) => command.run(&invocation),
+        Command::Health(command) => command.run(&invocation),
+        Command::Doctor(command) => command.run(&invocation),
         Command::Errors => errors::run(),
         Command::Completions(command) => command.run(self::command()),
         Command::Man(command) => command.run(self::command()),

@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::definitions::{DefinitionCommand, DefinitionFlags, DefinitionKind};
 use super::format::{Cell, Kind, OutputArgs};
+use super::invocation::Invocation;
 use super::output::Failure;
-use super::sources::Sources;
 
 /// Mounts of an agent: trees of connections whose files are resources.
 #[derive(Debug, Args)]
@@ -84,7 +84,7 @@ impl DefinitionFlags for MountFlags {
 }
 
 impl Mount {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        self.command.run(sources, self.output)
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        self.command.run(invocation, self.output)
     }
 }

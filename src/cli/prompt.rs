@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::definitions::{Addressed, DefinitionCommand, DefinitionFlags, DefinitionKind, Flags};
 use super::format::{Cell, Kind, OutputArgs};
+use super::invocation::Invocation;
 use super::output::{Failure, print};
-use super::sources::Sources;
 
 const KIND: DefinitionKind = DefinitionKind {
     kind: Kind {
@@ -64,11 +64,11 @@ fn argument(text: &str) -> Result<(String, String), String> {
 }
 
 impl Prompt {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
         let Self { output, command } = self;
         match command {
-            Command::Definition(command) => command.run(sources, output),
-            Command::Render { it, arguments } => render(sources, output, &it, arguments),
+            Command::Definition(command) => command.run(invocation, output),
+            Command::Render { it, arguments } => render(invocation, output, &it, arguments),
         }
     }
 }
@@ -85,12 +85,12 @@ struct Message {
 }
 
 fn render(
-    sources: &Sources<'_>,
+    invocation: &Invocation<'_>,
     output: OutputArgs,
     Addressed { agent, id }: &Addressed,
     arguments: Vec<(String, String)>,
 ) -> Result<(), Failure> {
-    let objects = KIND.objects(sources, output)?;
+    let objects = KIND.objects(invocation, output)?;
     let arguments: BTreeMap<_, _> = arguments.into_iter().collect();
     let params = json!({"name": id, "arguments": arguments});
     let result: Box<RawValue> = objects.admin.mcp(agent, "prompts/get", &params)?;

@@ -12,9 +12,9 @@ use super::admin::{Admin, Request};
 use super::definitions::{Addressed, DefinitionCommand, DefinitionFlags, DefinitionKind, NamedFlags};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
+use super::invocation::Invocation;
 use super::object::{ObjectMembers, encoded};
 use super::output::{Failure, print, print_piece};
-use super::sources::Sources;
 use crate::model::ids::Slug;
 
 const KIND: DefinitionKind = DefinitionKind {
@@ -82,34 +82,34 @@ struct Put {
 }
 
 impl Resource {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
         let Self { output, command } = self;
         match command {
             Command::Definition(DefinitionCommand::Get(it)) if output.is_for_people() => {
-                get(sources, output, &it)
+                get(invocation, output, &it)
             }
-            Command::Definition(command) => command.run(sources, output),
+            Command::Definition(command) => command.run(invocation, output),
             Command::Cat(Addressed { agent, id }) => {
                 let path = format!("/agents/{agent}/resources/content?uri={}", encoded(&id));
-                print_piece(&Admin::of(sources)?.call(&Request::get(path))?).map(|_| ())
+                print_piece(&Admin::of(invocation)?.call(&Request::get(path))?).map(|_| ())
             }
             Command::Touch(Addressed { agent, id }) => {
                 let path = format!("/agents/{agent}/resources/touch?uri={}", encoded(&id));
-                KIND.objects(sources, output)?.write("touched", &id, &Request::new(Method::POST, path))
+                KIND.objects(invocation, output)?.write("touched", &id, &Request::new(Method::POST, path))
             }
-            Command::Put(put) => put.run(sources, output),
+            Command::Put(put) => put.run(invocation, output),
         }
     }
 }
 
 /// Prints a resource, and its contents or their source below it.
-fn get(sources: &Sources<'_>, output: OutputArgs, it: &Addressed) -> Result<(), Failure> {
+fn get(invocation: &Invocation<'_>, output: OutputArgs, it: &Addressed) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct Content {
         text: Option<String>,
         blob: Option<String>,
     }
-    let objects = KIND.objects(sources, output)?;
+    let objects = KIND.objects(invocation, output)?;
     let mut members: Value = serde_json::from_slice(&objects.admin.call(&Request::get(KIND.path(it)?))?)?;
     let contents = members.get_mut("contents").map_or_else(|| Value::Array(Vec::new()), Value::take);
     let (mut size, mut below) = (0, String::new());
@@ -137,9 +137,9 @@ fn printable(text: &str) -> String {
 }
 
 impl Put {
-    fn run(self, sources: &Sources<'_>, output: OutputArgs) -> Result<(), Failure> {
+    fn run(self, invocation: &Invocation<'_>, output: OutputArgs) -> Result<(), Failure> {
         let Self { agent, uri, file, name, mime_type, labels } = self;
-        let admin = Admin::of(sources)?;
+        let admin = Admin::of(invocation)?;
         let bytes = input::read(&file)?;
         let path = format!("/agents/{agent}/resources?uri={}", encoded(&uri));
         let found = admin.find(&path)?;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use time::format_description::well_known::Rfc3339;
 
+use super::invocation::Invocation;
 use super::output::Failure;
 use super::progress::Verbosity;
 use super::runtime;
-use super::sources::Sources;
 use crate::app;
 use crate::config::Purpose;
 
@@ -22,8 +22,8 @@ pub(super) struct Restore {
 }
 
 impl Restore {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let settings = sources.load(Purpose::Assist)?.settings;
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let settings = invocation.load(Purpose::Assist)?.settings;
         let progress = self.verbosity.task("restoring the database");
         let restored = app::restore(&settings, &self.folder);
         let app::Backup { created_at, keys, .. } = runtime::run_multi_threaded(restored)??;

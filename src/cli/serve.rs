@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use clap::Args;
 
 use super::doctor;
+use super::invocation::Invocation;
 use super::output::Failure;
 use super::runtime;
-use super::sources::Sources;
 use crate::app::{self, DiagnosedAt, Reloader};
 use crate::config::{self, Loaded, Purpose};
 use crate::telemetry;
@@ -20,24 +20,24 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn run(&self, sources: &Sources<'_>) -> Result<(), Failure> {
+    pub(super) fn run(&self, invocation: &Invocation<'_>) -> Result<(), Failure> {
         if self.check {
-            let diagnosis = doctor::diagnose(&sources.load(Purpose::Serve)?.settings, DiagnosedAt::Start)?;
+            let diagnosis = doctor::diagnose(&invocation.load(Purpose::Serve)?.settings, DiagnosedAt::Start)?;
             // A failure of standard error cannot be reported.
             io::stderr().write_all(doctor::text(&diagnosis).as_bytes()).ok();
             if !diagnosis.is_healthy() {
                 return Err(Failure::Unhealthy);
             }
         }
-        serve(sources, None)
+        serve(invocation, None)
     }
 }
 
 /// Runs the gateway until it is stopped.
-pub(super) fn serve(sources: &Sources<'_>, demo: Option<app::Demo>) -> Result<(), Failure> {
-    let Loaded { settings, listing } = sources.load(Purpose::Serve)?;
+pub(super) fn serve(invocation: &Invocation<'_>, demo: Option<app::Demo>) -> Result<(), Failure> {
+    let Loaded { settings, listing } = invocation.load(Purpose::Serve)?;
     let filter = telemetry::init(&settings.log)?;
-    let (environment, flags) = (sources.environment.clone(), sources.flags.clone());
+    let (environment, flags) = (invocation.environment.clone(), invocation.flags.clone());
     let reloader = Reloader::new(
         listing,
         move || config::load(&environment, &flags, Purpose::Serve),

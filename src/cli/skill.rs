@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
+use super::invocation::Invocation;
 use super::object::{Objects, encoded};
 use super::output::{Failure, print};
-use super::sources::Sources;
 use crate::model::ids::Slug;
 
 /// The maximum number of files and folders that are read: more than a gateway takes.
@@ -128,8 +128,8 @@ impl File {
 }
 
 impl Skill {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let objects = Objects { admin: Admin::of(sources)?, kind: &KIND, output: self.output };
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let objects = Objects { admin: Admin::of(invocation)?, kind: &KIND, output: self.output };
         let done = |text: &str| if self.output.is_for_people() { print(text) } else { Ok(()) };
         match self.command {
             Command::Push { dir, agent, path, hidden } => {

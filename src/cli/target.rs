@@ -11,8 +11,8 @@ use reqwest::Certificate;
 
 use super::contexts::{self, Context};
 use super::health::local_url;
+use super::invocation::Invocation;
 use super::output::Failure;
-use super::sources::Sources;
 use crate::config::{PublicUrl, Purpose};
 
 /// A gateway and a key.
@@ -24,11 +24,11 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn of(sources: &Sources<'_>) -> Result<Self, Failure> {
-        let certificates = sources.cacert.as_deref().map(certificates).transpose()?;
-        let target = match context(sources)? {
+    pub(super) fn of(invocation: &Invocation<'_>) -> Result<Self, Failure> {
+        let certificates = invocation.cacert.as_deref().map(certificates).transpose()?;
+        let target = match context(invocation)? {
             Some(context) => Self::of_context(context)?,
-            None => Self::of_environment(sources)?,
+            None => Self::of_environment(invocation)?,
         };
         Ok(Self { certificates: certificates.or(target.certificates), ..target })
     }
@@ -41,18 +41,18 @@ impl Target {
     }
 
     /// URL and key of the environment; without `WAGGLE_URL`, the gateway of the settings.
-    fn of_environment(sources: &Sources<'_>) -> Result<Self, Failure> {
+    fn of_environment(invocation: &Invocation<'_>) -> Result<Self, Failure> {
         let usage = |message: String| Failure::Usage(message);
-        let key = sources.environment.admin_key().ok_or_else(|| {
+        let key = invocation.environment.admin_key().ok_or_else(|| {
             usage("WAGGLE_KEY is not set; expected the key to send to the gateway".to_owned())
         })?;
         let key = text(key).filter(|key| is_key(key));
         let key = key.ok_or_else(|| usage("WAGGLE_KEY: not a key".to_owned()))?;
-        let url = if let Some(url) = sources.environment.admin_url() {
+        let url = if let Some(url) = invocation.environment.admin_url() {
             let url = PublicUrl::parse(&text(url).unwrap_or_default());
             url.map_err(|wrong| usage(format!("WAGGLE_URL {wrong}")))?
         } else {
-            let settings = sources.load(Purpose::Assist)?.settings;
+            let settings = invocation.load(Purpose::Assist)?.settings;
             local_url(&settings.server, settings.admin.listen.unwrap_or(settings.server.listen))?
         };
         Ok(Self { url, key, certificates: None })
@@ -65,9 +65,9 @@ pub(super) fn is_key(text: &str) -> bool {
 }
 
 /// The context to use, if any.
-fn context(sources: &Sources<'_>) -> Result<Option<Context>, Failure> {
-    let environment = sources.environment;
-    if let Some(name) = &sources.context {
+fn context(invocation: &Invocation<'_>) -> Result<Option<Context>, Failure> {
+    let environment = invocation.environment;
+    if let Some(name) = &invocation.context {
         return contexts::read(environment)?.take(name).map(Some);
     }
     if environment.admin_url().is_some() || environment.admin_key().is_some() {

@@ -6,9 +6,9 @@ use serde::Serialize;
 use super::definitions::{DefinitionCommand, DefinitionFlags, DefinitionKind, NamedFlags};
 use super::format::{Cell, Kind, OutputArgs};
 use super::input;
+use super::invocation::Invocation;
 use super::object::ObjectMembers;
 use super::output::Failure;
-use super::sources::Sources;
 
 /// Resource templates of an agent.
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ impl DefinitionFlags for TemplateFlags {
 }
 
 impl Template {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        self.command.run(sources, self.output)
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        self.command.run(invocation, self.output)
     }
 }

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::admin::{Admin, Request};
 use super::format::{Cell, Kind, OutputArgs};
+use super::invocation::Invocation;
 use super::object::{BodyFile, Objects, encoded};
 use super::output::Failure;
-use super::sources::Sources;
 
 const KIND: Kind = Kind {
     name: "tenant",
@@ -78,8 +78,8 @@ struct Flags {
 }
 
 impl Tenant {
-    pub(super) fn run(self, sources: &Sources<'_>) -> Result<(), Failure> {
-        let objects = Objects { admin: Admin::of(sources)?, kind: &KIND, output: self.output };
+    pub(super) fn run(self, invocation: &Invocation<'_>) -> Result<(), Failure> {
+        let objects = Objects { admin: Admin::of(invocation)?, kind: &KIND, output: self.output };
         let path = |id: &str| format!("/tenants/{}", encoded(id));
         match self.command {
             Command::List => objects.list("/tenants"),

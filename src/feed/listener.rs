@@ -40,7 +40,7 @@ impl Feed {
             self.health.record_loss();
             let Some(lost) = ended else { break };
             failures = if connected { 0 } else { failures.saturating_add(1) };
-            let wait = RETRY.jittered(failures, self.sources.random.as_ref());
+            let wait = RETRY.jittered(failures, self.system.random.as_ref());
             let error = lost.to_string();
             if connected || error != logged {
                 let retry_in_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);

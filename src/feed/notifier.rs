@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::pending::UnsentMessages;
 use super::service::Feed;
 use crate::model::backoff::Backoff;
-use crate::model::sources::FailPoint;
+use crate::model::system::FailPoint;
 use crate::store::StoreError;
 use crate::store::notify::{FeedMessage, NotifySender};
 
@@ -85,7 +85,7 @@ impl Feed {
     fn messages(&self) -> Vec<FeedMessage> {
         let UnsentMessages { mut revisions, spans, followed, request, acknowledged } = self.pending.take();
         let all = revisions.len();
-        revisions.retain(|_, _| !self.sources.fails(FailPoint::Notify));
+        revisions.retain(|_, _| !self.system.fails(FailPoint::Notify));
         let mut messages: Vec<_> = followed.into_iter().map(FeedMessage::Followed).collect();
         // Tests that lose a revision lose the request that accompanies it as well.
         let request = request.filter(|_| revisions.len() == all);

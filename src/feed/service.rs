@@ -22,7 +22,7 @@ use crate::model::feed::{
 use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::model::trace::WriteSpan;
 use crate::store::Store;
 use crate::store::notify::RequestId;
@@ -56,7 +56,7 @@ pub struct FeedStats {
 /// The change feed of one replica.
 pub struct Feed {
     pub(super) store: Store,
-    pub(super) sources: Sources,
+    pub(super) system: System,
     pub(super) options: FeedOptions,
     pub(super) health: FeedHealth,
     pub(super) sweeper: Sweeper,
@@ -70,13 +70,13 @@ pub struct Feed {
 
 impl Feed {
     /// Creates a feed that is unproven until it starts. `instance` identifies this replica among the others.
-    pub fn new(store: Store, sources: Sources, instance: Uuid, options: FeedOptions) -> Self {
+    pub fn new(store: Store, system: System, instance: Uuid, options: FeedOptions) -> Self {
         Self {
             health: FeedHealth::new(&options),
             replicas: Replicas::new(instance, probe_lease(&options) + CLOCK_PRECISION),
             hub: Arc::new(Hub::new(options.timeout, options.traces)),
             store,
-            sources,
+            system,
             options,
             sweeper: Sweeper::default(),
             pending: PendingMessages::default(),
@@ -106,7 +106,7 @@ impl Feed {
     pub fn stats(&self) -> FeedStats {
         let (sweeps, failed_sweeps) = self.sweeper.counts();
         let (unproven, catch_ups) = (self.health.unproven_for(), self.follower.catch_ups());
-        let (timeline_changes, clock_offset) = (self.timeline(), self.sources.clock.offset());
+        let (timeline_changes, clock_offset) = (self.timeline(), self.system.clock.offset());
         let oldest_transaction = self.sweeper.open_transactions.oldest();
         FeedStats {
             unproven,
@@ -199,7 +199,7 @@ impl ChangeFeed for Feed {
             listening: self.health.is_listening(),
             sweeping: !self.sweeper.is_failing() && self.health.is_sweeping(),
             sweep_age: self.health.sweep_age(),
-            clock_skewed: self.sources.clock.is_skewed(),
+            clock_skewed: self.system.clock.is_skewed(),
         }
     }
 

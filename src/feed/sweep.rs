@@ -16,7 +16,7 @@ use super::service::Feed;
 use super::sweeper::{Comparison, SweepState, Sweeper, Timeline};
 use crate::model::clock::ClockSample;
 use crate::model::feed::Unconfirmed;
-use crate::model::sources::FailPoint;
+use crate::model::system::FailPoint;
 use crate::store::StoreError;
 use crate::store::changes::{Sweep, SweepConnection};
 use crate::store::horizon::Horizon;
@@ -132,8 +132,8 @@ impl Feed {
     /// one, it probably closed those of the pool too, on which a write would fail: they are retired. A connection that
     /// does not answer in time is dropped with this future.
     async fn read_changes(&self, state: &mut SweepState, started: Instant) -> Result<Sweep, StoreError> {
-        self.sources.pause(FailPoint::Sweep).await;
-        if self.sources.fails(FailPoint::Sweep) {
+        self.system.pause(FailPoint::Sweep).await;
+        if self.system.fails(FailPoint::Sweep) {
             return Err(StoreError::closed());
         }
         if let Some(connection) = state.connection.take() {
@@ -157,10 +157,10 @@ impl Feed {
         state: &mut SweepState,
         (reconnected, started): (bool, Instant),
     ) -> Result<Sweep, StoreError> {
-        let before = self.sources.clock.now();
+        let before = self.system.clock.now();
         let swept = connection.sweep(state.horizon.as_ref()).await?;
-        let after = self.sources.clock.now();
-        self.sources.clock.adjust(ClockSample { before, database: swept.now, after });
+        let after = self.system.clock.now();
+        self.system.clock.adjust(ClockSample { before, database: swept.now, after });
         // The rest of the time is left to the batch that is compared last.
         let until = started + self.options.timeout / 2;
         let compared = self.compare(state, &swept, &mut connection, (reconnected, until)).await?;

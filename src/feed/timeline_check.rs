@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use super::service::Feed;
 use super::sweeper::{Comparison, EpochRenewal, SweepState, TimelineBreak};
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::FailPoint;
+use crate::model::system::FailPoint;
 use crate::store::StoreError;
 use crate::store::changes::{Sweep, SweepConnection};
 
@@ -74,7 +74,7 @@ impl Feed {
         suspects: &[(Scope, Revision)],
         connection: &mut SweepConnection,
     ) -> Result<Option<TimelineBreak>, StoreError> {
-        self.sources.pause(FailPoint::Comparison).await;
+        self.system.pause(FailPoint::Comparison).await;
         let scopes: Vec<_> = suspects.iter().map(|(scope, _)| *scope).collect();
         let heads: HashMap<_, _> = connection.heads(&scopes).await?.into_iter().collect();
         let is_lost = |scope, held| heads.get(&scope).is_some_and(|head| *head < held);

@@ -11,18 +11,18 @@ use crate::model::fault::Fault;
 /// The bytes of the authentication tag: half of HMAC-SHA256.
 const TAG: usize = 16;
 
-/// The secret under which cursors are sealed, and from which the keys of event ids are derived.
+/// The secret by which cursors are signed, and from which the keys of event ids are derived.
 #[derive(Clone)]
-pub struct CursorSeal(Hmac<Sha256>);
+pub struct CursorSigner(Hmac<Sha256>);
 
-impl CursorSeal {
+impl CursorSigner {
     /// Uses the gateway's secret.
     pub fn new(secret: &[u8]) -> Option<Self> {
         Hmac::new_from_slice(secret).ok().map(Self)
     }
 
     /// The cursor of `position` in the list named `list` of the object `uid`.
-    pub fn seal(&self, list: &str, uid: Uuid, position: &str) -> String {
+    pub fn sign(&self, list: &str, uid: Uuid, position: &str) -> String {
         let mut bytes = self.tag(list, uid, position.as_bytes()).to_vec();
         bytes.extend_from_slice(position.as_bytes());
         BASE64_URL_SAFE_NO_PAD.encode(bytes)
@@ -32,19 +32,19 @@ impl CursorSeal {
     ///
     /// # Errors
     /// [`Fault::InvalidParams`] for any other text, including a cursor of another list or object.
-    pub fn open(&self, list: &str, uid: Uuid, cursor: &str) -> Result<String, Fault> {
-        self.opened(list, uid, cursor)
+    pub fn verify(&self, list: &str, uid: Uuid, cursor: &str) -> Result<String, Fault> {
+        self.verified(list, uid, cursor)
             .ok_or_else(|| Fault::invalid_params("cursor is not valid for this list"))
     }
 
-    fn opened(&self, list: &str, uid: Uuid, cursor: &str) -> Option<String> {
+    fn verified(&self, list: &str, uid: Uuid, cursor: &str) -> Option<String> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok()?;
         let (tag, position) = bytes.split_at_checked(TAG)?;
         let same = subtle::ConstantTimeEq::ct_eq(tag, self.tag(list, uid, position).as_slice());
         if bool::from(same) { String::from_utf8(position.to_vec()).ok() } else { None }
     }
 
-    /// A key for something else of the object `uid` that is sealed. `name` is not that of a list.
+    /// A key for something else of the object `uid` that is encrypted. `name` is not that of a list.
     pub fn key(&self, name: &str, uid: Uuid) -> [u8; 32] {
         self.mac(name, uid).finalize().into_bytes().into()
     }
@@ -67,45 +67,47 @@ impl CursorSeal {
     }
 }
 
-impl std::fmt::Debug for CursorSeal {
+impl std::fmt::Debug for CursorSigner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CursorSeal").finish_non_exhaustive()
+        f.debug_struct("CursorSigner").finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BASE64_URL_SAFE_NO_PAD, CursorSeal, Engine, Uuid};
+    use super::{BASE64_URL_SAFE_NO_PAD, CursorSigner, Engine, Uuid};
 
     #[test]
     fn every_flipped_bit_of_a_cursor_is_noticed() {
-        let seal = CursorSeal::new(&[7; 32]).unwrap();
+        let cursors = CursorSigner::new(&[7; 32]).unwrap();
         let uid = Uuid::from_u128(1);
-        let cursor = seal.seal("resources", uid, "file:///a/ü");
-        assert_eq!(seal.open("resources", uid, &cursor).unwrap(), "file:///a/ü");
+        let cursor = cursors.sign("resources", uid, "file:///a/ü");
+        assert_eq!(cursors.verify("resources", uid, &cursor).unwrap(), "file:///a/ü");
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(&cursor).unwrap();
         for bit in 0..bytes.len() * 8 {
             let mut other = bytes.clone();
             other[bit / 8] ^= 1 << (bit % 8);
             let other = BASE64_URL_SAFE_NO_PAD.encode(other);
-            assert!(seal.open("resources", uid, &other).is_err(), "bit {bit}");
+            assert!(cursors.verify("resources", uid, &other).is_err(), "bit {bit}");
         }
         for bit in 0..cursor.len() * 8 {
             let mut other = cursor.clone().into_bytes();
             other[bit / 8] ^= 1 << (bit % 8);
             if let Ok(other) = String::from_utf8(other) {
-                assert!(seal.open("resources", uid, &other).is_err(), "bit {bit} of the text");
+                assert!(cursors.verify("resources", uid, &other).is_err(), "bit {bit} of the text");
             }
         }
     }
 
     #[test]
     fn a_cursor_is_good_for_its_own_list_only() {
-        let seal = CursorSeal::new(&[7; 32]).unwrap();
-        let cursor = seal.seal("resources", Uuid::from_u128(1), "a:b");
-        assert!(seal.open("resources", Uuid::from_u128(2), &cursor).is_err());
-        assert!(seal.open("prompts", Uuid::from_u128(1), &cursor).is_err());
-        assert!(CursorSeal::new(&[8; 32]).unwrap().open("resources", Uuid::from_u128(1), &cursor).is_err());
-        assert!(seal.open("resources", Uuid::from_u128(1), "").is_err());
+        let cursors = CursorSigner::new(&[7; 32]).unwrap();
+        let cursor = cursors.sign("resources", Uuid::from_u128(1), "a:b");
+        assert!(cursors.verify("resources", Uuid::from_u128(2), &cursor).is_err());
+        assert!(cursors.verify("prompts", Uuid::from_u128(1), &cursor).is_err());
+        assert!(
+            CursorSigner::new(&[8; 32]).unwrap().verify("resources", Uuid::from_u128(1), &cursor).is_err()
+        );
+        assert!(cursors.verify("resources", Uuid::from_u128(1), "").is_err());
     }
 }

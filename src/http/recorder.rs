@@ -17,14 +17,14 @@ use crate::audit::AuditRecorder;
 use crate::model::audit::event::Event;
 use crate::model::fault::{Fault, Outcome};
 use crate::model::limits::Usage;
-use crate::quota::usage::UsageBook;
+use crate::quota::usage::UsageTracker;
 use crate::telemetry::histogram::{DurationCounts, DurationHistogram};
 
 /// Feeds audit log, usage and metrics from completed requests.
 #[derive(Debug)]
 pub struct RequestRecorder {
     audit: Arc<AuditRecorder>,
-    usage: Arc<UsageBook>,
+    usage: Arc<UsageTracker>,
     meter: Meter,
     /// `None` while requests are not counted by tenant.
     tenants: Option<TenantMeter>,
@@ -32,7 +32,7 @@ pub struct RequestRecorder {
 
 impl RequestRecorder {
     /// Creates a recorder that has counted nothing.
-    pub fn new(audit: Arc<AuditRecorder>, usage: Arc<UsageBook>, tenants: Option<TenantMeter>) -> Self {
+    pub fn new(audit: Arc<AuditRecorder>, usage: Arc<UsageTracker>, tenants: Option<TenantMeter>) -> Self {
         Self { audit, usage, meter: Meter::default(), tenants }
     }
 
@@ -42,7 +42,7 @@ impl RequestRecorder {
     }
 
     /// The usage.
-    pub fn usage(&self) -> &Arc<UsageBook> {
+    pub fn usage(&self) -> &Arc<UsageTracker> {
         &self.usage
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::model::sources::{Random, RandomError};
+use crate::model::system::{Random, RandomError};
 
 /// The name of the header.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -55,7 +55,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::{RequestIds, is_request_id};
-    use crate::model::sources::SystemRandom;
+    use crate::model::system::SystemRandom;
 
     #[test]
     fn generated_ids_do_not_count_requests() {

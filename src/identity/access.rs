@@ -21,7 +21,7 @@ use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::key::{KeyHash, KeyKind, SecretKey};
-use crate::model::sources::FailPoint;
+use crate::model::system::FailPoint;
 
 impl Identity {
     /// Verifies the credential of a request from `client` and returns what it grants now; `None` without a credential.
@@ -89,7 +89,7 @@ impl Identity {
 
     /// The time now, at which a grant has not expired.
     fn check_expiry(&self, grant: &Grant) -> Result<OffsetDateTime, Fault> {
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         let expired = grant.credential.expires_at.is_some_and(|end| end <= now);
         if expired { Err(Fault::Unauthenticated) } else { Ok(now) }
     }
@@ -123,7 +123,7 @@ impl Identity {
     /// The remaining validity of a caller's credential, if it expires.
     pub fn expires_in(&self, caller: &Caller) -> Option<Duration> {
         let end = caller.grant.as_ref()?.credential.expires_at?;
-        Some((end - self.sources.clock.now()).try_into().unwrap_or_default())
+        Some((end - self.system.clock.now()).try_into().unwrap_or_default())
     }
 
     pub(super) async fn find_grant(
@@ -147,7 +147,7 @@ impl Identity {
                             facts.keep_key(hash, grant);
                         }
                     };
-                    let found = cell.load(&self.sources, FailPoint::CredentialFillRead, read, keep).await?;
+                    let found = cell.load(&self.system, FailPoint::CredentialFillRead, read, keep).await?;
                     if found.is_none() && self.scopes.timeline() == timeline {
                         // A revoked key never becomes valid again.
                         self.memory.key_tenants.remove(&hash);
@@ -174,7 +174,7 @@ impl Identity {
                     facts.keep_agent(access);
                 }
             };
-            cell.load(&self.sources, FailPoint::CacheFillRead, read, keep).await
+            cell.load(&self.system, FailPoint::CacheFillRead, read, keep).await
         };
         self.loader.find(payer, &cell, |facts| facts.agent(agent), load).await
     }

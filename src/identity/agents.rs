@@ -147,7 +147,7 @@ impl Identity {
         lock(write, Scope::from(tenant.uid)).await?;
         let retired = free_slug(write, &new).await?;
         self.check_room(write, &tenant, retired.is_some()).await?;
-        let uid = AgentId(self.sources.uid()?);
+        let uid = AgentId(self.system.uid()?);
         let initial = InitialSettings::of(retired, &tenant, uid);
         let EnabledState { enabled, disabled_by_operator } =
             match new.enabled.or(new.by_operator.then_some(true)) {
@@ -166,7 +166,7 @@ impl Identity {
             limits: new.limits.unwrap_or(initial.limits),
             quota_holder: initial.quota_holder,
             revision: write.create(Scope::from(uid), initial.last_revision).await?,
-            created_at: self.sources.clock.now(),
+            created_at: self.system.clock.now(),
         };
         write.insert_agent(&agent).await?;
         announce(write, &agent);
@@ -238,7 +238,7 @@ impl Identity {
                         lock(write, Scope::GATEWAY).await?;
                         let (old, revision) = lock_agent(write, &agent).await?;
                         condition.check(Some(old.revision))?;
-                        let now = identity.sources.clock.now();
+                        let now = identity.system.clock.now();
                         write.delete_agent(old.tenant, old.uid, revision, now).await?;
                         announce(write, &old);
                         write.set_summary(summary(&old, revision, Some(&old), None));

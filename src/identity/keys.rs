@@ -142,7 +142,7 @@ impl Identity {
         let maker = match maker {
             Maker::Operator => None,
             Maker::Key(key) => {
-                let now = self.sources.clock.now();
+                let now = self.system.clock.now();
                 let active = write.key(tenant, key).await?.filter(|key| key.is_active(now));
                 Some(active.ok_or(Fault::Unauthenticated)?)
             }
@@ -155,7 +155,7 @@ impl Identity {
         let (Some(end), Some(age)) = (new.expires_at, write.max_key_age(new.tenant).await?) else {
             return Ok(());
         };
-        let latest = KeyAge::cap(self.sources.clock.now(), None, Some(age)).filter(|latest| end > *latest);
+        let latest = KeyAge::cap(self.system.clock.now(), None, Some(age)).filter(|latest| end > *latest);
         latest.map_or(Ok(()), |latest| {
             let (days, latest) = (age.days(), latest.format(&Rfc3339).unwrap_or_default());
             Err(Fault::invalid_params(format!(
@@ -178,7 +178,7 @@ impl Identity {
             networks: bounds.networks(new.networks)?,
             expires_at: bounds.expiry(new.expires_at)?,
             limits: bounds.limits(new.limits)?,
-            principal: PrincipalId(self.sources.uid()?),
+            principal: PrincipalId(self.system.uid()?),
             maker: bounds.principal(),
         })
     }
@@ -191,7 +191,7 @@ impl Identity {
         most: i64,
         replaced: Option<&ApiKey>,
     ) -> Result<IssuedKey, Fault> {
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         if terms.expires_at.is_some_and(|end| end <= now) {
             return Err(Fault::invalid_params("expiresAt is in the past"));
         }
@@ -201,9 +201,9 @@ impl Identity {
         }
         let age = write.max_key_age(terms.tenant).await?;
         let kind = if terms.agent.is_some() { KeyKind::Agent } else { KeyKind::Owner };
-        let secret = SecretKey::generate(kind, &mut self.sources.csprng()?);
+        let secret = SecretKey::generate(kind, &mut self.system.csprng()?);
         let key = ApiKey {
-            uid: KeyId(self.sources.uid()?),
+            uid: KeyId(self.system.uid()?),
             tenant: terms.tenant,
             agent: terms.agent,
             display: secret.display().to_owned(),
@@ -291,7 +291,7 @@ impl Identity {
                         let revision = lock(write, scope).await?;
                         let present = write.key(tenant, key).await?.ok_or(Fault::NotFound("key"))?;
                         condition.check(Some(present.revision))?;
-                        let now = identity.sources.clock.now();
+                        let now = identity.system.clock.now();
                         let mut ended = present.revision;
                         if present.revoked_at.is_none() {
                             write.end_key(tenant, key, revision, KeyEnd::Revoked(now)).await?;
@@ -332,7 +332,7 @@ impl Identity {
                     .writer
                     .transact(scope, &audited, async |write| {
                         let revision = lock(write, scope).await?;
-                        let now = identity.sources.clock.now();
+                        let now = identity.system.clock.now();
                         let old = write.key(tenant, key).await?.filter(|key| key.revoked_at.is_none());
                         let old = old.ok_or(Fault::NotFound("key"))?;
                         if let Some(end) = old.expires_at.filter(|end| *end <= now) {
@@ -356,7 +356,7 @@ impl Identity {
         revision: Revision,
     ) -> Result<IssuedKey, Fault> {
         let (expires_at, limits) = bounds.successor(&old)?;
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         let end = if grace.is_zero() { KeyEnd::Revoked(now) } else { KeyEnd::Expires(now + grace) };
         write.end_key(old.tenant, old.uid, revision, end).await?;
         write.change(Scope::from(old.tenant), ChangeKind::Key, old.uid.to_string());

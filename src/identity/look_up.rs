@@ -17,7 +17,7 @@ use crate::model::caller::{Payer, Recognition};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};
 use crate::model::key::{KeyHash, KeyKind};
-use crate::model::sources::FailPoint;
+use crate::model::system::FailPoint;
 use crate::store::StoreError;
 use crate::store::agents::AgentLookup;
 use crate::store::key_lookup::KeyLookup;
@@ -83,7 +83,7 @@ impl Identity {
         } else {
             self.loader.load_within(self.look_up_limit.take()?, payer, look_up).await?
         };
-        self.sources.pause(FailPoint::CredentialFillRead).await;
+        self.system.pause(FailPoint::CredentialFillRead).await;
         let tenant = found.as_ref().map(|found| found.credential.tenant);
         // A result from another timeline of the database is not cached.
         if self.scopes.timeline() == start.timeline {
@@ -127,7 +127,7 @@ impl Identity {
     pub(super) async fn look_up_agent(&self, slug: &str) -> Result<Option<(TenantId, AgentId)>, StoreError> {
         let start = LookUpStart::of(self);
         let found = self.store.look_up_agent(slug).await?;
-        self.sources.pause(FailPoint::CacheFillRead).await;
+        self.system.pause(FailPoint::CacheFillRead).await;
         let address = found.agent.as_ref().map(|(access, _)| (access.tenant, access.agent));
         // A result from another timeline of the database is not cached.
         if self.scopes.timeline() == start.timeline {
@@ -213,7 +213,7 @@ impl Identity {
         let load = async || {
             let read = self.store.look_up_tenant(slug);
             let keep = |facts: &mut Directory, found: &_| facts.keep_tenant(slug.as_str(), *found);
-            directory.load(&self.sources, FailPoint::CacheFillRead, read, keep).await.map(Some)
+            directory.load(&self.system, FailPoint::CacheFillRead, read, keep).await.map(Some)
         };
         Ok(self.loader.find(payer, directory, |facts| facts.tenant(slug.as_str()), load).await?.flatten())
     }

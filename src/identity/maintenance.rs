@@ -48,7 +48,7 @@ impl Identity {
 
     /// Counts the keys that expire soon, and names each once in the log.
     pub async fn count_expiring_keys(&self) {
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         match self.store.keys_expiring(now, now + EXPIRES_SOON, MAX_NAMED).await {
             Ok((keys, count)) => {
                 self.key_activity.set_expiring(count);

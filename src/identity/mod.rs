@@ -29,14 +29,14 @@ use self::look_up_limit::LookUpLimit;
 pub use self::memory::IdentityMemory;
 use self::tokens::Tokens;
 use crate::cache::{Loader, ScopeMap, Writer};
-use crate::model::sources::{Random, Sources};
+use crate::model::system::{Random, System};
 use crate::store::Store;
 
 /// Verifies credentials, decides about access, and writes tenants, agents and keys.
 #[derive(Debug)]
 pub struct Identity {
     store: Store,
-    sources: Sources,
+    system: System,
     loader: Arc<Loader>,
     writer: Arc<Writer>,
     scopes: Arc<ScopeMap>,
@@ -59,7 +59,7 @@ pub struct IdentityStats {
 impl Identity {
     /// Creates the service over `memory`, which `scopes` must contain.
     pub fn new(
-        (store, sources): (Store, Sources),
+        (store, system): (Store, System),
         (loader, writer, scopes): (Arc<Loader>, Arc<Writer>, Arc<ScopeMap>),
         memory: Arc<IdentityMemory>,
         tokens: Arc<Tokens>,
@@ -67,17 +67,17 @@ impl Identity {
     ) -> Self {
         let look_up_limit = LookUpLimit::new(limits.unknown_keys_per_second);
         let key_activity = KeyActivity::default();
-        Self { store, sources, loader, writer, scopes, memory, tokens, look_up_limit, key_activity, limits }
+        Self { store, system, loader, writer, scopes, memory, tokens, look_up_limit, key_activity, limits }
     }
 
     /// The current time.
     pub fn now(&self) -> time::OffsetDateTime {
-        self.sources.clock.now()
+        self.system.clock.now()
     }
 
     /// The source of random bytes.
     pub fn random(&self) -> &dyn Random {
-        self.sources.random.as_ref()
+        self.system.random.as_ref()
     }
 
     /// The bytes of the parts of memory that are never evicted, by name.

@@ -86,10 +86,10 @@ impl Identity {
         if write.tenant(&slug).await?.is_some() {
             return Err(Fault::AlreadyExists("a tenant with this id"));
         }
-        let uid = TenantId(self.sources.uid()?);
+        let uid = TenantId(self.system.uid()?);
         let last = write.retired_tenant(&slug).await?;
         let revision = write.create(Scope::from(uid), last).await?;
-        let created_at = self.sources.clock.now();
+        let created_at = self.system.clock.now();
         let tenant = Tenant { uid, slug, name, max_key_age, limits, agent_limits, revision, created_at };
         write.insert_tenant(&tenant).await?;
         write.change(Scope::GATEWAY, ChangeKind::Tenant, uid.to_string());
@@ -174,7 +174,7 @@ impl Identity {
         let scope = Scope::from(tenant.uid);
         let revision = lock(write, scope).await?;
         condition.check(Some(tenant.revision))?;
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         for (agent, slug) in write.agents_of(tenant.uid).await? {
             let revision = lock(write, Scope::from(agent)).await?;
             write.delete_agent(tenant.uid, agent, revision, now).await?;

@@ -22,7 +22,7 @@ use crate::catalog::Catalog;
 use crate::catalog::read::SourceUse;
 use crate::catalog::snapshot::AgentSnapshot;
 use crate::catalog::snapshot::view::View;
-use crate::http::cursor::CursorSeal;
+use crate::http::cursor::CursorSigner;
 use crate::identity::grant::Caller;
 use crate::model::agent::Access;
 use crate::model::fault::{Fault, Outcome};
@@ -66,7 +66,7 @@ impl Dialect {
 #[derive(Debug)]
 pub(super) struct CallHandler {
     pub(super) catalog: Arc<Catalog>,
-    pub(super) seal: CursorSeal,
+    pub(super) cursors: CursorSigner,
     pub(super) results: Results,
     /// The maximum length of the text, or of the data, of one result of a tool.
     pub(super) tool_result_bytes: usize,
@@ -86,12 +86,12 @@ pub(super) struct CallContext<'a> {
 impl CallHandler {
     pub(super) fn new(
         catalog: Arc<Catalog>,
-        seal: CursorSeal,
+        cursors: CursorSigner,
         budget: &Arc<MemoryBudget>,
         tool_result_bytes: usize,
         ttl: Duration,
     ) -> Self {
-        Self { catalog, seal, results: Results::new(budget), tool_result_bytes, ttl }
+        Self { catalog, cursors, results: Results::new(budget), tool_result_bytes, ttl }
     }
 
     /// The dialect of 2026-07-28.

@@ -22,7 +22,7 @@ use crate::feed::{Feed, FeedStats};
 use crate::http::body::{self, Body, Received};
 use crate::http::context::MethodLabel;
 use crate::http::credential::{Authenticator, Presented};
-use crate::http::cursor::CursorSeal;
+use crate::http::cursor::CursorSigner;
 use crate::http::media_type;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::recorder::RequestRecorder;
@@ -63,7 +63,7 @@ pub struct EndpointOptions {
 #[derive(Debug)]
 pub struct Endpoint {
     pub(super) call_handler: CallHandler,
-    pub(super) seal: CursorSeal,
+    pub(super) cursors: CursorSigner,
     pub(super) authenticator: Authenticator,
     pub(super) catalog: Arc<Catalog>,
     pub(super) sessions: Arc<Sessions>,
@@ -95,17 +95,17 @@ impl Endpoint {
     /// Creates the endpoints. After cancelling `closing`, call [`Feed::recheck_streams`], which ends the streams.
     pub fn new(
         services: Services,
-        (seal, authenticator): (CursorSeal, Authenticator),
+        (cursors, authenticator): (CursorSigner, Authenticator),
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
         let Services { catalog, sessions, feed, recorder, budget, tracer } = services;
         let streams = Streams::new(options.streams_per_key, options.streams, closing);
         let (tool_bytes, ttl) = (options.tool_result_bytes, options.ttl);
-        let call_handler = CallHandler::new(Arc::clone(&catalog), seal.clone(), &budget, tool_bytes, ttl);
+        let call_handler = CallHandler::new(Arc::clone(&catalog), cursors.clone(), &budget, tool_bytes, ttl);
         Self {
             call_handler,
-            seal,
+            cursors,
             authenticator,
             catalog,
             sessions,

@@ -69,7 +69,7 @@ impl Endpoint {
         // Read before the subscription is made, which is then of this timeline or a newer one: a position of an older one
         // is never sealed as one of a newer.
         let timeline = self.feed.timeline_id().ok_or(Fault::StorageUnavailable)?;
-        let (ids, labels) = (EventIds::new(&self.seal, session.uid, timeline), caller.labels().digest());
+        let (ids, labels) = (EventIds::new(&self.cursors, session.uid, timeline), caller.labels().digest());
         let subscription = self.subscribe(caller, Some(Scope::from(session.uid))).await?;
         let start = match Start::read(&ids, &session, labels, last) {
             // Mostly this replica has seen the position, and the head need not be read.

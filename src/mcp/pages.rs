@@ -66,12 +66,12 @@ impl CallHandler {
     ) -> Result<Bytes, Fault> {
         let (agent, labels) = (context.caller.agent.0, context.caller.labels());
         let purpose = purpose(name, &labels);
-        let after = cursor.map(|cursor| self.seal.open(&purpose, agent, cursor)).transpose()?;
+        let after = cursor.map(|cursor| self.cursors.verify(&purpose, agent, cursor)).transpose()?;
         let page = PageSubject { after: after.clone(), labels: context.view.labels() };
         let key = context.key(subject(page), revision, form);
         self.results.page(key, (&labels, context.caller.tenant), || {
             let (page, last) = read(after.as_deref())?;
-            let next = last.map(|last| self.seal.seal(&purpose, agent, &last));
+            let next = last.map(|last| self.cursors.sign(&purpose, agent, &last));
             Ok((encode(page, next.as_deref())?, next.is_some()))
         })
     }

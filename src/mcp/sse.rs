@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response};
 
 use crate::http::body::Body;
-use crate::model::sources::Random;
+use crate::model::system::Random;
 
 /// The keep-alive comment of an idle stream, by which both ends detect a lost connection. A line without an empty line after
 /// it, which ends an event: parsers that remember the last id report one without data (httpx-sse in Python SDKs before 1.23).
@@ -71,7 +71,7 @@ pub fn response(events: Pin<Box<dyn Stream<Item = Bytes> + Send>>) -> Response<B
 #[cfg(test)]
 mod tests {
     use super::{event, priming, retry};
-    use crate::model::sources::{Random, RandomError};
+    use crate::model::system::{Random, RandomError};
 
     struct Fixed(u8);
 

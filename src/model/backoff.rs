@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sources::Random;
+use super::system::Random;
 
 /// Delays that double with each failure in a row.
 #[derive(Debug, Clone, Copy)]

@@ -20,7 +20,7 @@ use super::quota_meter::{QuotaLeft, QuotaMeter};
 use crate::model::fault::Fault;
 use crate::model::limits::{LimitScope, UseLimits};
 use crate::model::quota::{Period, QuotaRequest, QuotaShare};
-use crate::model::sources::Clock;
+use crate::model::system::Clock;
 use crate::store::{Store, StoreError};
 use crate::telemetry::span::inherit;
 
@@ -43,8 +43,15 @@ pub(super) struct Quotas {
     holders: DashMap<Uuid, Arc<QuotaHolder>>,
     /// What the database last showed of tenants' quotas, for metrics.
     meter: QuotaMeter,
-    /// An outage of the database: its start, and the last attempt to query it.
-    away: Mutex<Option<(Instant, Instant)>>,
+    outage: Mutex<Option<Outage>>,
+}
+
+/// The database does not answer.
+#[derive(Debug, Clone, Copy)]
+struct Outage {
+    since: Instant,
+    /// When it was last queried.
+    last_attempt: Instant,
 }
 
 /// Why calls are not admitted.
@@ -69,7 +76,7 @@ impl Quotas {
     /// Without shares; metrics show the quotas of at most `metered` tenants.
     pub(super) fn new(store: Store, stale: Duration, metered: usize) -> Self {
         let meter = QuotaMeter::new(metered);
-        Self { store, stale, holders: DashMap::new(), meter, away: Mutex::new(None) }
+        Self { store, stale, holders: DashMap::new(), meter, outage: Mutex::new(None) }
     }
 
     /// What is left of the quotas of tenants.
@@ -133,7 +140,7 @@ impl Quotas {
                 Taken::No(quota) => return Err(refused(quota)),
                 Taken::Short(need) => need,
             };
-            if !self.is_away() {
+            if !self.has_just_failed() {
                 let reservation =
                     current.get_or_insert_with(|| self.reserve((uid, metered), holder, most, need));
                 let reserved = match tokio::time::timeout(QUERY_TIMEOUT, reservation).await {
@@ -168,7 +175,7 @@ impl Quotas {
             let reserving = quotas.store.reserve_quota(uid, &need);
             let reserved = tokio::time::timeout(RESERVATION_TIMEOUT, reserving).await;
             let (share, all) = reserved.unwrap_or(Err(StoreError::Timeout))?;
-            *quotas.away.lock() = None;
+            *quotas.outage.lock() = None;
             if metered {
                 quotas.meter.record(uid, (need.period, need.start), most, all);
             }
@@ -178,16 +185,16 @@ impl Quotas {
     }
 
     /// Whether the last attempt to query the database has just failed.
-    fn is_away(&self) -> bool {
-        self.away.lock().is_some_and(|(_, asked)| asked.elapsed() < RETRY_INTERVAL)
+    fn has_just_failed(&self) -> bool {
+        self.outage.lock().is_some_and(|outage| outage.last_attempt.elapsed() < RETRY_INTERVAL)
     }
 
     /// Records that the database did not answer. Calls are admitted on credit unless it has been unreachable for too long.
     fn check_credit(&self, error: StoreError) -> Result<(), Refused> {
-        let mut away = self.away.lock();
-        let now = Instant::now();
-        let since = away.map_or(now, |(since, _)| since);
-        *away = Some((since, now));
+        let mut outage = self.outage.lock();
+        let last_attempt = Instant::now();
+        let since = outage.map_or(last_attempt, |outage| outage.since);
+        *outage = Some(Outage { since, last_attempt });
         if since.elapsed() < self.stale { Ok(()) } else { Err(Refused::Unknown(error)) }
     }
 

@@ -17,7 +17,7 @@ use crate::model::agent::AccessLimits;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId, uuid_of_digest};
 use crate::model::limits::{LimitScope, Usage, UsageInterval, UsageRow, UseLimits};
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::Store;
 use crate::telemetry::RepeatedWork;
 
@@ -45,9 +45,9 @@ pub struct UsageOptions {
 
 /// Counts usage and enforces quotas on this replica.
 #[derive(Debug)]
-pub struct UsageBook {
+pub struct UsageTracker {
     store: Store,
-    sources: Sources,
+    system: System,
     options: UsageOptions,
     counters: Counters,
     quotas: Arc<Quotas>,
@@ -68,13 +68,13 @@ pub struct QuotaSubject<'a> {
     pub is_own: bool,
 }
 
-impl UsageBook {
+impl UsageTracker {
     /// Creates the service without counts.
-    pub fn new(store: Store, sources: Sources, options: UsageOptions) -> Self {
+    pub fn new(store: Store, system: System, options: UsageOptions) -> Self {
         let quotas = Arc::new(Quotas::new(store.clone(), options.stale, options.metered_tenants));
         Self {
             store,
-            sources,
+            system,
             options,
             counters: Counters::default(),
             quotas,
@@ -109,7 +109,7 @@ impl UsageBook {
     /// [`Fault::QuotaExceeded`].
     pub fn check(&self, subject: QuotaSubject<'_>) -> Result<(), Fault> {
         self.quotas_of(subject).try_for_each(|(scope, uid, limits)| {
-            let exhausted = self.quotas.known_exhausted(uid, &limits, self.sources.clock.now());
+            let exhausted = self.quotas.known_exhausted(uid, &limits, self.system.clock.now());
             exhausted.map_or(Ok(()), |refused| Err(refused.of(scope)))
         })
     }
@@ -122,10 +122,10 @@ impl UsageBook {
         if calls == 0 {
             return Ok(());
         }
-        let (calls, at) = (i64::from(calls), self.sources.clock.now());
+        let (calls, at) = (i64::from(calls), self.system.clock.now());
         for (nth, (scope, uid, limits)) in self.quotas_of(subject).enumerate() {
             let holder = (uid, subject.is_own && scope == LimitScope::Tenant);
-            let taken = Box::pin(self.quotas.take(holder, &limits, calls, self.sources.clock.as_ref())).await;
+            let taken = Box::pin(self.quotas.take(holder, &limits, calls, self.system.clock.as_ref())).await;
             if let Err(refused) = taken {
                 for (_, uid, limits) in self.quotas_of(subject).take(nth) {
                     self.quotas.refund(uid, &limits, calls, at);
@@ -138,7 +138,7 @@ impl UsageBook {
 
     /// What is left of the quotas of the tenants that are metered.
     pub fn quotas_left(&self) -> Vec<QuotaLeft> {
-        self.quotas.left(self.sources.clock.now())
+        self.quotas.left(self.system.clock.now())
     }
 
     /// Checks that no quota is exhausted. Charges nothing.
@@ -146,7 +146,7 @@ impl UsageBook {
     /// # Errors
     /// [`Fault::QuotaExceeded`].
     pub async fn would_take(&self, subject: QuotaSubject<'_>) -> Result<(), Fault> {
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         for (scope, uid, limits) in self.quotas_of(subject) {
             let exhausted = self.quotas.exhausted(uid, &limits, now).await?;
             exhausted.map_or(Ok(()), |refused| Err(refused.of(scope)))?;
@@ -201,10 +201,10 @@ impl UsageBook {
     }
 
     async fn prune(&self) {
-        if !self.sources.clock.is_confirmed() {
+        if !self.system.clock.is_confirmed() {
             return;
         }
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         let quotas = now.date().saturating_sub(time::Duration::days(70));
         let pruned = self.store.delete_usage_before(now - self.options.retain, quotas).await;
         self.pruning.record("pruning usage", &pruned);

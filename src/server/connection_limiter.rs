@@ -17,7 +17,7 @@ pub(crate) struct ConnectionLimiter {
     slots: Arc<Semaphore>,
     limit: usize,
     /// By address or IPv6 network, those with open connections.
-    open: Arc<DashMap<IpAddr, Connections>>,
+    open: Arc<DashMap<IpAddr, AddressConnections>>,
     per_address: usize,
     /// Exempt from the limit for each address: they connect for many clients.
     proxies: TrustedProxies,
@@ -26,7 +26,7 @@ pub(crate) struct ConnectionLimiter {
 
 /// The connections of an address.
 #[derive(Debug, Default)]
-struct Connections {
+struct AddressConnections {
     open: usize,
     /// Whether a refusal was logged since the address has had connections.
     refusal_logged: bool,
@@ -35,7 +35,7 @@ struct Connections {
 /// Permits one connection, until dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
-    open: Arc<DashMap<IpAddr, Connections>>,
+    open: Arc<DashMap<IpAddr, AddressConnections>>,
     address: Option<IpAddr>,
     _slot: OwnedSemaphorePermit,
 }

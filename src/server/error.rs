@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::tls::TlsError;
-use crate::model::sources::RandomError;
+use crate::model::system::RandomError;
 
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -195,7 +195,7 @@ mod tests {
     use crate::http::client_address::TrustedProxies;
     use crate::http::origin::OriginRules;
     use crate::http::request_id::RequestIds;
-    use crate::model::sources::SystemRandom;
+    use crate::model::system::SystemRandom;
 
     /// The answer of a gateway that is not built yet, and is stopped.
     async fn answer(request: &str) -> String {

@@ -19,7 +19,7 @@ use crate::config::Settings;
 use crate::http::client_address::TrustedProxies;
 use crate::http::origin::OriginRules;
 use crate::http::request_id::RequestIds;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 
 /// The names of the listeners in metrics.
 const MAIN: &str = "main";
@@ -50,14 +50,14 @@ impl Listeners {
     ///
     /// # Errors
     /// If an address is in use, or the certificate is invalid.
-    pub(crate) async fn open(settings: &Settings, sources: &Sources) -> Result<Self, ServerError> {
-        let instance = sources.uid()?;
+    pub(crate) async fn open(settings: &Settings, system: &System) -> Result<Self, ServerError> {
+        let instance = system.uid()?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), %instance, "gateway starting");
         let tls = match &settings.server.tls() {
             Some(files) => Some(Arc::new(Tls::load(files.clone()).await?)),
             None => None,
         };
-        let ids = RequestIds::new(sources.random.as_ref())?;
+        let ids = RequestIds::new(system.random.as_ref())?;
         let stop = CancellationToken::new();
         let mut listeners = Self {
             instance,

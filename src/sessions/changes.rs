@@ -111,7 +111,7 @@ impl Sessions {
                     .transact(Scope::from(session), &AuditedWrite::UNAUDITED, async |write| {
                         let (mut present, revision) = lock_open(write, session).await?;
                         present.epoch += 1;
-                        write.set_session_epoch(session, present.epoch, sessions.sources.clock.now()).await?;
+                        write.set_session_epoch(session, present.epoch, sessions.system.clock.now()).await?;
                         let epoch = present.epoch.to_string();
                         write.change(Scope::from(session), ChangeKind::SessionStream, epoch);
                         Ok((Arc::new(present), revision))
@@ -131,7 +131,7 @@ impl Sessions {
         self.writer
             .transact(Scope::from(session), &AuditedWrite::UNAUDITED, async |write| {
                 let locked = write.lock(Scope::from(session)).await?;
-                if locked.is_some() && write.end_session(session, self.sources.clock.now()).await? {
+                if locked.is_some() && write.end_session(session, self.system.clock.now()).await? {
                     let subject = session.to_string();
                     write.change(Scope::from(session), ChangeKind::SessionEnded, subject);
                 }

@@ -36,7 +36,7 @@ impl Sessions {
                     self.write_uses().await;
                     // After an outage all replicas have one interval to write their uses before sessions expire.
                     let before = std::mem::replace(&mut proven, self.loader.is_proven());
-                    if before && proven && self.sources.clock.is_confirmed() {
+                    if before && proven && self.system.clock.is_confirmed() {
                         self.expire(&stop).await;
                     }
                 }
@@ -59,7 +59,7 @@ impl Sessions {
     }
 
     async fn expire_some(&self) -> Result<usize, Fault> {
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         let before = now - self.limits.idle;
         self.writer
             .transact(EXPIRY, &AuditedWrite::UNAUDITED, async |write| {
@@ -77,7 +77,7 @@ impl Sessions {
 
     /// Writes the last uses that are due.
     pub async fn write_uses(&self) {
-        self.persist(self.uses.take(self.sources.clock.now())).await;
+        self.persist(self.uses.take(self.system.clock.now())).await;
     }
 
     /// Writes the last uses of these sessions that this replica knows.

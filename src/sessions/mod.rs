@@ -22,7 +22,7 @@ use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, SessionUid};
 use crate::model::session::{Session, SessionHolder, SessionId, uid_of};
-use crate::model::sources::{FailPoint, Random, Sources};
+use crate::model::system::{FailPoint, Random, System};
 use crate::store::sessions::{OpenOutcome, SessionRow};
 use crate::store::{Store, StoreError};
 use crate::telemetry::RepeatedWork;
@@ -48,7 +48,7 @@ pub struct SessionLimits {
 #[derive(Debug)]
 pub struct Sessions {
     store: Store,
-    sources: Sources,
+    system: System,
     loader: Arc<Loader>,
     writer: Arc<Writer>,
     cells: Arc<SessionCells>,
@@ -67,7 +67,7 @@ pub struct Sessions {
 impl Sessions {
     /// Creates the service over `cells`, which the scope map of `writer` must contain.
     pub fn new(
-        (store, sources): (Store, Sources),
+        (store, system): (Store, System),
         (loader, writer): (Arc<Loader>, Arc<Writer>),
         cells: Arc<SessionCells>,
         limits: SessionLimits,
@@ -78,7 +78,7 @@ impl Sessions {
         let (expiry, writing_uses) = <(RepeatedWork, RepeatedWork)>::default();
         Self {
             store,
-            sources,
+            system,
             loader,
             writer,
             cells,
@@ -94,12 +94,12 @@ impl Sessions {
 
     /// The source of random bytes.
     pub fn random(&self) -> &dyn Random {
-        self.sources.random.as_ref()
+        self.system.random.as_ref()
     }
 
     /// The current time.
     pub fn now(&self) -> time::OffsetDateTime {
-        self.sources.clock.now()
+        self.system.clock.now()
     }
 
     /// The caller's session with this id, at the newest revision known. Records a use.
@@ -113,7 +113,7 @@ impl Sessions {
         if !known.belongs_to(caller, &hash) {
             return Err(Fault::SessionNotFound);
         }
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         let known = if known.last_use.is_idle(now, self.limits.idle) {
             Box::pin(self.reload_uses(caller.payer(), uid, now)).await?
         } else {
@@ -156,7 +156,7 @@ impl Sessions {
             Ok((revision, stored.map(|stored| CachedSession::new(stored, &self.uses))))
         };
         let keep = |facts: &mut SessionFacts, known: &_| facts.0.clone_from(known);
-        cell.load(&self.sources, FailPoint::SessionFillRead, read, keep).await
+        cell.load(&self.system, FailPoint::SessionFillRead, read, keep).await
     }
 
     /// Reads a session again that is past the idle timeout in memory: another replica may have recorded a use.
@@ -177,7 +177,7 @@ impl Sessions {
 
     /// Records a use of a session, such as that of an open stream.
     pub fn note_use(&self, session: SessionUid) {
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         let cached = self.cells.get(session).and_then(|cell| cell.get_stale(|facts| facts.0.clone()));
         match cached {
             Some(known) => self.uses.note(session, &known.last_use, now),

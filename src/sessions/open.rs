@@ -107,7 +107,7 @@ impl Sessions {
                 "capabilities is longer than {MAX_CAPABILITIES} bytes"
             )));
         }
-        let id = SessionId::generate(&mut self.sources.csprng()?);
+        let id = SessionId::generate(&mut self.system.csprng()?);
         let principal = principal_of(caller);
         let holder = principal.map_or_else(|| SessionHolder::address(client), SessionHolder::from);
         let new = SessionRow {
@@ -122,7 +122,7 @@ impl Sessions {
             client_version: stored_name("clientInfo.version", new.client_version)?,
             capabilities: new.capabilities.to_owned(),
             labels: caller.labels().digest(),
-            now: self.sources.clock.now(),
+            now: self.system.clock.now(),
         };
         let (sessions, payer) = (Arc::clone(self), caller.payer());
         // A client that disconnects meanwhile drops the opened session, which ends it.
@@ -180,7 +180,7 @@ impl Sessions {
         let present =
             self.loader.load(payer, async || self.store.sessions_of(agent, holder, MAX_ENDED).await).await?;
         self.write_uses_of(&present).await;
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         let streams_since = now - self.uses.lease();
         let most = i64::from(self.limits.per_principal);
         let count = count.min(most);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use content_source::{Environment, Source, connect};
+use content_source::{Source, SourceContext, connect};
 use serde_json::{Map, Value};
 
 use super::memory::{Connection, ConnectionMemory};
@@ -14,7 +14,7 @@ use crate::model::caller::Payer;
 use crate::model::connection::StoredConnection;
 use crate::model::fault::Fault;
 use crate::model::ids::{ConnectionId, Slug, TenantId};
-use crate::model::sources::{FailPoint, Sources};
+use crate::model::system::{FailPoint, System};
 use crate::store::connections::ConnectionAddress;
 use crate::store::{Store, StoreError};
 
@@ -25,11 +25,11 @@ const HOOK_LOOK_UPS: usize = 2;
 /// Reads and writes connections, and builds their sources.
 pub struct Connections {
     pub(super) store: Store,
-    pub(super) sources: Sources,
+    pub(super) system: System,
     pub(super) loader: Arc<Loader>,
     pub(super) writer: Arc<Writer>,
     pub(super) memory: Arc<ConnectionMemory>,
-    pub(super) environment: Arc<Environment>,
+    pub(super) context: Arc<SourceContext>,
     pub(super) keys: KeyFile,
     /// Of look-ups of hooks, which need no credential: they wait for each other, and take no permits from other loads.
     pub(super) hook_look_ups: LoadLimiter,
@@ -44,23 +44,14 @@ impl std::fmt::Debug for Connections {
 impl Connections {
     /// Creates the service over `memory`, which the map of scopes must contain.
     pub fn new(
-        (store, sources): (Store, Sources),
+        (store, system): (Store, System),
         (loader, writer): (Arc<Loader>, Arc<Writer>),
         memory: Arc<ConnectionMemory>,
-        environment: Environment,
+        context: SourceContext,
         keys: KeyFile,
     ) -> Self {
         let hook_look_ups = LoadLimiter::new(HOOK_LOOK_UPS);
-        Self {
-            store,
-            sources,
-            loader,
-            writer,
-            memory,
-            environment: Arc::new(environment),
-            keys,
-            hook_look_ups,
-        }
+        Self { store, system, loader, writer, memory, context: Arc::new(context), keys, hook_look_ups }
     }
 
     /// Checks that the file of keys can decrypt every secret.
@@ -135,7 +126,7 @@ impl Connections {
                     facts.keep(connection);
                 }
             };
-            known.load(&self.sources, FailPoint::CacheFillRead, read, keep).await
+            known.load(&self.system, FailPoint::CacheFillRead, read, keep).await
         };
         self.loader.find(payer, known, |facts| facts.get(uid), load).await
     }
@@ -199,9 +190,9 @@ impl Connections {
         secrets: Map<String, Value>,
     ) -> Result<Arc<dyn Source>, Fault> {
         let (kind, settings) = (stored.kind, Value::Object(stored.settings.clone()));
-        let environment = Arc::clone(&self.environment);
+        let context = Arc::clone(&self.context);
         // It may read files, such as certificates.
-        let job = move || connect(kind, &settings, &secrets, &environment);
+        let job = move || connect(kind, &settings, &secrets, &context);
         let connected = tokio::task::spawn_blocking(job).await;
         let connected = connected.map_err(|error| Fault::Internal(error.to_string()))?;
         connected.map_err(|error| Fault::invalid_params(error.to_string()))

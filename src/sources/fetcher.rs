@@ -32,7 +32,7 @@ use super::memory::Connection;
 use crate::cache::{KeyedCounts, MemoryBudget, WeighedCache};
 use crate::model::fault::Fault;
 use crate::model::ids::TenantId;
-use crate::model::sources::Clock;
+use crate::model::system::Clock;
 use crate::model::variant::Variant;
 use crate::telemetry::trace::{self, traced};
 

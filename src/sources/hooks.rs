@@ -97,10 +97,10 @@ impl Connections {
             error => unusable(error),
         })?;
         let mut secret = [0; SECRET_BYTES];
-        self.sources.random.fill(&mut secret)?;
-        let uid = HookId(self.sources.uid()?);
-        let sealed = keys.seal(uid.0, SECRET, &secret, self.sources.random.as_ref())?;
-        let hook = Hook { uid, agent, subject, sealed, created_at: self.sources.clock.now(), revision };
+        self.system.random.fill(&mut secret)?;
+        let uid = HookId(self.system.uid()?);
+        let sealed = keys.seal(uid.0, SECRET, &secret, self.system.random.as_ref())?;
+        let hook = Hook { uid, agent, subject, sealed, created_at: self.system.clock.now(), revision };
         write.put_hook(&hook).await?;
         write.change(Scope::from(agent.tenant), ChangeKind::Hook, uid.to_string());
         write.set_summary(summary(&hook, revision, None, Some(&hook)));
@@ -155,7 +155,7 @@ impl Connections {
     /// # Errors
     /// [`Fault::Unauthenticated`] if it cannot be valid.
     pub fn signature(&self, headers: &HeaderMap) -> Result<Signed, Fault> {
-        Signed::read(headers, self.sources.clock.now()).ok_or(Fault::Unauthenticated)
+        Signed::read(headers, self.system.clock.now()).ok_or(Fault::Unauthenticated)
     }
 
     /// Verifies a request to a hook.
@@ -203,7 +203,7 @@ impl Connections {
     async fn count(&self, write: &mut Write, hook: &Hook, message: &str) -> Result<(), Fault> {
         let scope = Scope::from(hook.agent.uid);
         let revision = write.lock(scope).await?.ok_or(Fault::Unauthenticated)?;
-        let now = self.sources.clock.now();
+        let now = self.system.clock.now();
         if !write.count_message(hook.uid, message, now, now - REMEMBERED).await? {
             return Ok(());
         }
@@ -254,7 +254,7 @@ impl Connections {
                     secret: format!("the secret of the hook {}", hook.uid),
                 };
                 let value = keys.open(hook.uid.0, SECRET, &hook.sealed).map_err(|_| missing())?;
-                hook.sealed = keys.seal(hook.uid.0, SECRET, &value, self.sources.random.as_ref())?;
+                hook.sealed = keys.seal(hook.uid.0, SECRET, &value, self.system.random.as_ref())?;
                 write.put_hook(&hook).await?;
                 rekeyed += 1;
             }

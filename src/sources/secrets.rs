@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::model::audit::chain::Digest;
 use crate::model::connection::Sealed;
 use crate::model::fault::Fault;
-use crate::model::sources::{Random, RandomError};
+use crate::model::system::{Random, RandomError};
 
 /// The length of a key in bytes.
 pub const KEY_BYTES: usize = 32;
@@ -218,7 +218,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{KEY_BYTES, KeyFileError, KeyRing, OpenError};
-    use crate::model::sources::{Random, RandomError, SystemRandom};
+    use crate::model::system::{Random, RandomError, SystemRandom};
 
     const OWNER: Uuid = Uuid::from_u128(7);
 

@@ -105,7 +105,7 @@ impl Connections {
             )));
         }
         let mut stored = StoredConnection {
-            uid: ConnectionId(self.sources.uid()?),
+            uid: ConnectionId(self.system.uid()?),
             slug: new.slug,
             kind: new.kind,
             tenants: tenants(write, new.tenants).await?,
@@ -114,7 +114,7 @@ impl Connections {
             limits: new.limits,
             enabled: new.enabled,
             revision,
-            created_at: self.sources.clock.now(),
+            created_at: self.system.clock.now(),
         };
         merge(&mut stored.settings, new.settings);
         self.set_secrets(&mut stored, new.secrets).await?;
@@ -196,10 +196,10 @@ impl Connections {
             return Err(Fault::invalid_params(format!("secrets are longer than {MAX_SECRET_BYTES} bytes")));
         }
         self.connected(of, secrets).await?;
-        let updated_at = self.sources.clock.now();
+        let updated_at = self.system.clock.now();
         for (name, value) in set {
             let value = value.to_string();
-            let sealed = keys.seal(of.uid.0, &name, value.as_bytes(), self.sources.random.as_ref())?;
+            let sealed = keys.seal(of.uid.0, &name, value.as_bytes(), self.system.random.as_ref())?;
             of.secrets.insert(name, StoredSecret { sealed, updated_at });
         }
         Ok(())
@@ -284,7 +284,7 @@ impl Connections {
                         secret: format!("the secret {name} of the connection {}", connection.slug),
                     };
                     let value = keys.open(connection.uid.0, name, &secret.sealed).map_err(|_| missing)?;
-                    let random = self.sources.random.as_ref();
+                    let random = self.system.random.as_ref();
                     secret.sealed = keys.seal(connection.uid.0, name, &value, random)?;
                     rekeyed += 1;
                 }

@@ -16,7 +16,7 @@ use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
 use crate::model::scope::{ChangeKind, Revision, Scope};
 use crate::model::skill::Skill;
-use crate::model::sources::{FailPoint, Sources};
+use crate::model::system::{FailPoint, System};
 use crate::model::template::ResourceTemplate;
 
 /// The maximum size of contents that are read with the agent. Everybody who waits for the agent waits for them.
@@ -74,7 +74,7 @@ impl Store {
         &self,
         agent: AgentRef,
         read: Option<&ResourceUri>,
-        sources: &Sources,
+        system: &System,
     ) -> Result<Option<AgentState>, StoreError> {
         let rows = self
             .read(async |connection| {
@@ -100,7 +100,7 @@ impl Store {
                     read.map(ResourceUri::as_str),
                     MAX_FIRST_READ_BYTES,
                 );
-                AgentRows::collect(rows.fetch(connection), sources.pause(FailPoint::SnapshotBetweenReads))
+                AgentRows::collect(rows.fetch(connection), system.pause(FailPoint::SnapshotBetweenReads))
                     .await
             })
             .await??;
@@ -114,7 +114,7 @@ impl Store {
         agent: AgentRef,
         after: Revision,
         limit: usize,
-        sources: &Sources,
+        system: &System,
     ) -> Result<Option<AgentState>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let rows = self
@@ -156,7 +156,7 @@ impl Store {
                     &kinds_of::<Mount>() as &[&str],
                     &kinds(concerns_entries) as &[&str],
                 );
-                AgentRows::collect(rows.fetch(connection), sources.pause(FailPoint::SnapshotBetweenReads)).await
+                AgentRows::collect(rows.fetch(connection), system.pause(FailPoint::SnapshotBetweenReads)).await
             })
             .await??;
         Ok(rows.into_state())

@@ -15,7 +15,7 @@ use crate::model::audience::Audience;
 use crate::model::ids::AgentRef;
 use crate::model::resource::Resource;
 use crate::model::scope::{Change, ChangeKind, Head, Revision};
-use crate::model::sources::{FailPoint, Sources};
+use crate::model::system::{FailPoint, System};
 
 /// The maximum number of changes that are read so.
 const MAX_CHANGES: usize = 4;
@@ -52,7 +52,7 @@ impl Store {
         &self,
         agent: AgentRef,
         after: Revision,
-        sources: &Sources,
+        system: &System,
     ) -> Result<Option<ChangedResources>, StoreError> {
         let rows = self
             .read(async |connection| {
@@ -87,7 +87,7 @@ impl Store {
                 .await
             })
             .await?;
-        sources.pause(FailPoint::SnapshotBetweenReads).await;
+        system.pause(FailPoint::SnapshotBetweenReads).await;
         let Some(first) = rows.first() else { return Ok(None) };
         let head = Head { revision: Revision(first.head), floor: Revision(first.floor) };
         let is_sourced = rows.iter().any(|row| row.is_sourced);

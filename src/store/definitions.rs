@@ -19,7 +19,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::AgentRef;
 use crate::model::kinds::Member;
 use crate::model::scope::{ChangeKind, Revision};
-use crate::model::sources::{FailPoint, Sources};
+use crate::model::system::{FailPoint, System};
 
 /// The bytes of a reference to content in a statement, without the content.
 const REFERENCE_BYTES: usize = 128;
@@ -185,9 +185,9 @@ impl Snapshot {
         &mut self,
         agent: AgentRef,
         only: Option<&[String]>,
-        sources: &Sources,
+        system: &System,
     ) -> Result<Vec<K>, StoreError> {
-        let between = sources.pause(FailPoint::SnapshotBetweenReads);
+        let between = system.pause(FailPoint::SnapshotBetweenReads);
         K::read(self.connection(), agent, only, between).await
     }
 
@@ -197,7 +197,7 @@ impl Snapshot {
         &mut self,
         agent: AgentRef,
         (after, limit): (&str, i64),
-        sources: &Sources,
+        system: &System,
     ) -> Result<(Vec<K>, bool), StoreError> {
         let mut keys = K::keys_after(self.connection(), agent, after, limit.saturating_add(1)).await?;
         let found = keys.len();
@@ -205,7 +205,7 @@ impl Snapshot {
         let fitting = K::fitting(self.connection(), agent, &keys).await?;
         keys.truncate(fitting.max(1));
         let has_more = keys.len() < found;
-        Ok((self.definitions(agent, Some(&keys), sources).await?, has_more))
+        Ok((self.definitions(agent, Some(&keys), system).await?, has_more))
     }
 }
 

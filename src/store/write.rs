@@ -15,7 +15,7 @@ use crate::model::audience::Audience;
 use crate::model::audit::write::AuditedWrite;
 use crate::model::fault::Fault;
 use crate::model::scope::{ChangeKind, Revision, Scope};
-use crate::model::sources::Sources;
+use crate::model::system::System;
 
 /// A transaction that one write after the other changes scopes in. Dropping it without [`commit`](Self::commit) rolls it
 /// back.
@@ -30,7 +30,7 @@ pub struct Write {
     dirty: bool,
     /// The size of the definitions written, in bytes.
     bytes: usize,
-    sources: Sources,
+    system: System,
     scopes: Vec<LockedScope>,
     summary: Option<WriteSummary>,
     /// The call that the write belongs to, until its audit row is written.
@@ -140,12 +140,12 @@ impl Store {
 
 impl Transaction {
     /// Begins a write that belongs to a call, if any.
-    pub fn write(self, audited: &AuditedWrite, sources: &Sources) -> Write {
+    pub fn write(self, audited: &AuditedWrite, system: &System) -> Write {
         Write {
             pooled: self.0,
             dirty: false,
             bytes: 0,
-            sources: sources.clone(),
+            system: system.clone(),
             scopes: Vec::new(),
             summary: None,
             audited: Some(audited.clone()),
@@ -282,7 +282,7 @@ impl Write {
 
     /// The changes that are not logged yet, which count as logged from now on, and the audit row unless it is written.
     fn unlogged(&mut self) -> Result<(&mut PgConnection, Vec<Row<'_>>, Option<&OutboxRow>), Fault> {
-        let Self { pooled, dirty, sources, scopes, summary, audited, entry, .. } = self;
+        let Self { pooled, dirty, system, scopes, summary, audited, entry, .. } = self;
         *dirty = true;
         let mut rows = Vec::new();
         for locked in scopes {
@@ -293,7 +293,7 @@ impl Write {
         let first = if rows.is_empty() { None } else { audited.take() };
         let row = match first {
             Some(audited) => {
-                *entry = Entry::of(&audited, summary.take(), sources)?;
+                *entry = Entry::of(&audited, summary.take(), system)?;
                 entry.as_ref().map(|entry| &entry.row)
             }
             None => None,

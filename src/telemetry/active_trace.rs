@@ -149,7 +149,7 @@ impl ActiveTrace {
     pub(super) fn next_child(&self) -> Option<u64> {
         let mut state = self.state.lock();
         state.begun += 1;
-        (state.begun <= MAX_CHILDREN as u64).then(|| scatter(self.root ^ state.begun))
+        (state.begun <= MAX_CHILDREN as u64).then(|| mix(self.root ^ state.begun))
     }
 }
 
@@ -157,7 +157,7 @@ impl ActiveTrace {
 pub const SQL: &str = "postgresql";
 
 /// Distributes numbers over all of 64 bits, except 0 (`SplitMix64`).
-pub(super) fn scatter(number: u64) -> u64 {
+pub(super) fn mix(number: u64) -> u64 {
     let mut bits = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

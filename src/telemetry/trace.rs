@@ -14,7 +14,7 @@ pub use trace_export::{ExportStats, Kind, TraceContext, Value};
 use trace_export::{Exporter, Link, Sampler, Span};
 
 pub use super::active_trace::{ActiveTrace, RequestTrace, SQL};
-use super::active_trace::{Child, scatter};
+use super::active_trace::{Child, mix};
 use super::span;
 use crate::model::trace::SpanContext;
 
@@ -75,7 +75,7 @@ impl Tracer {
     fn ids(&self) -> (u64, impl FnOnce() -> u128 + use<>) {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let [high, low, root] = self.seed.map(|seed| seed.wrapping_add(number));
-        (scatter(root), move || (u128::from(scatter(high)) << 64) | u128::from(scatter(low)))
+        (mix(root), move || (u128::from(mix(high)) << 64) | u128::from(mix(low)))
     }
 
     /// Queues the span of an event, which is a trace of its own.

@@ -19,7 +19,7 @@ use waggle::model::ids::{AgentId, ResourceUri, TenantId};
 use waggle::model::label::CallerLabels;
 use waggle::model::scope::{Change, Revision, Scope};
 use waggle::model::scope_changes::ScopeChanges;
-use waggle::model::sources::{FailPoint, FaultInjector, Sources};
+use waggle::model::system::{FailPoint, FaultInjector, System};
 use waggle::store::Store;
 
 use crate::support::cluster::{Database, database, store_options};
@@ -113,7 +113,7 @@ struct Running {
 }
 
 fn feed(options: &PgConnectOptions, timeout: Duration) -> Arc<Feed> {
-    let sources = Sources { fault_injector: Some(Arc::new(SlowComparison)), ..Sources::system() };
+    let system = System { fault_injector: Some(Arc::new(SlowComparison)), ..System::real() };
     let (probe, sweep) = (Duration::from_millis(250), Duration::from_millis(200));
     let options_of_feed = FeedOptions {
         probe,
@@ -124,7 +124,7 @@ fn feed(options: &PgConnectOptions, timeout: Duration) -> Arc<Feed> {
         traces: false,
     };
     let store = Store::new(store_options(options.clone()));
-    Arc::new(Feed::new(store, sources, Uuid::new_v4(), options_of_feed))
+    Arc::new(Feed::new(store, system, Uuid::new_v4(), options_of_feed))
 }
 
 impl Running {

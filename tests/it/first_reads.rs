@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
-use waggle::model::sources::{FailPoint, FaultInjector};
+use waggle::model::system::{FailPoint, FaultInjector};
 
 use crate::support::app::{Builder, Replica, resource};
 use crate::support::cluster::{Database, database};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::json;
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use crate::support::app::{Builder, Replica, resource};
 use crate::support::cluster::{Database, database};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use crate::support::answers::{answered, normalized, problem};
 use crate::support::app::{Builder, Replica, encode, resource};

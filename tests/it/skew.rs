@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use waggle::model::clock::DatabaseClock;
-use waggle::model::sources::{Clock, SystemClock};
+use waggle::model::system::{Clock, SystemClock};
 
 use crate::support::app::{Builder, Replica, gateway};
 use crate::support::cluster::{Database, database};

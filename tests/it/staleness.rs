@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::{Database, database};

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Level;
 use uuid::Uuid;
 use waggle::model::scope::{Revision, Scope};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 use waggle::store::Store;
 use waggle::store::changes::SweepConnection;
 use waggle::store::horizon::Horizon;

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use waggle::model::scope::{Revision, Scope};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 use waggle::store::Store;
 use waggle::store::notify::FeedMessage;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use serde_json::json;
 use tokio::task::JoinSet;
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::database;
@@ -114,7 +114,7 @@ async fn writers_beyond_the_queue_of_an_agent_are_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn write_of_a_disconnected_client_is_completed() {
-    use waggle::model::sources::FailPoint;
+    use waggle::model::system::FailPoint;
     let database = database().await;
     let faults = crate::support::faults::FaultScript::new();
     let writer = Builder::new(&database).fault_injector(faults.clone()).start().await;

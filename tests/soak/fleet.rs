@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
 use waggle::model::key::{KeyKind, SecretKey};
-use waggle::model::sources::Sources;
+use waggle::model::system::System;
 
 use crate::http::{Answer, Http};
 
@@ -53,7 +53,7 @@ pub(crate) fn is_release() -> bool {
 impl Fleet {
     /// Starts one replica per entry.
     pub(crate) async fn start(urls: Vec<Urls>, settings: &[(&'static str, &str)]) -> Self {
-        let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
+        let operator = SecretKey::generate(KeyKind::Operator, &mut System::real().csprng().unwrap());
         let operator = operator.reveal().to_owned();
         let replica = |Urls { database, listen }| {
             let mut variables = vec![

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::blocking::blocking;
 use crate::error::{FetchError, SettingsError};
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::location::{Location, Path, Segment};
 use crate::pace::Pace;
 use crate::paths;
@@ -49,7 +49,7 @@ struct Secrets {}
 /// A connection to a directory.
 pub(crate) struct Folder {
     root: PathBuf,
-    environment: Arc<Environment>,
+    context: Arc<SourceContext>,
     threads: Arc<Semaphore>,
     watches: Arc<watch::Watches>,
 }
@@ -64,22 +64,22 @@ impl fmt::Debug for Folder {
 pub(crate) fn connect(
     settings: &Value,
     secrets: &Map<String, Value>,
-    environment: &Arc<Environment>,
+    context: &Arc<SourceContext>,
 ) -> Result<Folder, SettingsError> {
     let Settings { root } = read_settings(settings)?;
     let Secrets {} = read_secrets(secrets, "empty: a directory has none")?;
     let refuse = |problem| Err(SettingsError::new("settings.root", problem));
-    if !paths::is_below_root(&root, environment) {
+    if !paths::is_below_root(&root, context) {
         return refuse("must be a directory below one of `sources.file_roots`");
     }
     // One that does not exist yet is checked when it is opened, as each is.
-    if paths::resolve(&root, environment) == Err(FetchError::NotAllowed) {
+    if paths::resolve(&root, context) == Err(FetchError::NotAllowed) {
         return refuse(
             "must hold neither keys nor data of this process, and not lead out of `sources.file_roots`",
         );
     }
     let threads = Arc::new(Semaphore::new(MAX_THREADS));
-    Ok(Folder { root, environment: Arc::clone(environment), threads, watches: Arc::default() })
+    Ok(Folder { root, context: Arc::clone(context), threads, watches: Arc::default() })
 }
 
 impl Folder {
@@ -88,10 +88,10 @@ impl Folder {
         &self,
         work: impl FnOnce(&Dir, &CancellationToken) -> Result<T, FetchError> + Send + 'static,
     ) -> Result<T, FetchError> {
-        let (root, environment) = (self.root.clone(), Arc::clone(&self.environment));
+        let (root, context) = (self.root.clone(), Arc::clone(&self.context));
         self.run_without_root(move |abandoned| {
             // Opened for each call: the directory may be replaced by another.
-            let (dir, _) = open_root(&root, &environment)?;
+            let (dir, _) = open_root(&root, &context)?;
             work(&dir, abandoned)
         })
         .await
@@ -159,15 +159,15 @@ impl Source for Folder {
     }
 
     fn watch(&self, tree: &Tree) -> Option<BoxStream<'static, ChangeHint>> {
-        let (root, environment) = (self.root.clone(), Arc::clone(&self.environment));
-        Some(watch::watch(Arc::clone(&self.watches), root, environment, tree.path.clone()))
+        let (root, context) = (self.root.clone(), Arc::clone(&self.context));
+        Some(watch::watch(Arc::clone(&self.watches), root, context, tree.path.clone()))
     }
 }
 
 /// The opened root, and its path without symbolic links.
-fn open_root(root: &std::path::Path, environment: &Environment) -> Result<(Dir, PathBuf), FetchError> {
-    let path = paths::resolve_own(root, environment)?;
-    let mut roots = environment.file_roots.iter().filter_map(|root| root.canonicalize().ok());
+fn open_root(root: &std::path::Path, context: &SourceContext) -> Result<(Dir, PathBuf), FetchError> {
+    let path = paths::resolve_own(root, context)?;
+    let mut roots = context.file_roots.iter().filter_map(|root| root.canonicalize().ok());
     let base = roots.find(|base| path.starts_with(base)).ok_or(FetchError::NotAllowed)?;
     let within = path.strip_prefix(&base).ok().filter(|within| !within.as_os_str().is_empty());
     // What becomes a link after it was resolved does not lead out of the process's root either.

@@ -26,7 +26,7 @@ use self::remote::Remote;
 use crate::blocking::blocking;
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::location::Location;
 use crate::pace::Pace;
 use crate::paths::{self, MAX_DEPTH, MAX_PENDING};
@@ -60,7 +60,7 @@ pub(crate) struct Git {
 }
 
 enum Origin {
-    Local { path: PathBuf, environment: Arc<Environment> },
+    Local { path: PathBuf, context: Arc<SourceContext> },
     Remote(Arc<Remote>),
 }
 
@@ -111,7 +111,7 @@ impl Git {
     pub(crate) fn new(
         settings: &Value,
         secrets: &Map<String, Value>,
-        environment: &Arc<Environment>,
+        context: &Arc<SourceContext>,
     ) -> Result<Self, SettingsError> {
         let settings: Settings = read_settings(settings)?;
         let secrets: Secrets = read_secrets(secrets, "an object with `username` and `password`, texts")?;
@@ -122,10 +122,10 @@ impl Git {
             })?,
         };
         let origin = if settings.url.starts_with("http://") || settings.url.starts_with("https://") {
-            let egress = Egress::new(settings.allow_networks, Arc::clone(&environment.resolver));
+            let egress = Egress::new(settings.allow_networks, Arc::clone(&context.resolver));
             let tls = tls::configure(settings.ca.as_deref())?;
             let credentials = (secrets.username, secrets.password);
-            let remote = Remote::new(&settings.url, credentials, egress, tls, Arc::clone(environment));
+            let remote = Remote::new(&settings.url, credentials, egress, tls, Arc::clone(context));
             Origin::Remote(Arc::new(remote.map_err(|problem| SettingsError::new("settings.url", problem))?))
         } else {
             let refuse = |member: &str| {
@@ -141,11 +141,11 @@ impl Git {
                 return refuse("settings.ca");
             }
             let path = PathBuf::from(settings.url.strip_prefix("file://").unwrap_or(&settings.url));
-            if !paths::is_below_root(&path, environment) {
+            if !paths::is_below_root(&path, context) {
                 let problem = "must be an HTTP URL, or a repository below one of `sources.file_roots`";
                 return Err(SettingsError::new("settings.url", problem));
             }
-            Origin::Local { path, environment: Arc::clone(environment) }
+            Origin::Local { path, context: Arc::clone(context) }
         };
         Ok(Self { origin, reference })
     }
@@ -162,9 +162,9 @@ impl Git {
             Some(text) => Reference::parse(text).ok_or(FetchError::NotFound)?,
         };
         match &self.origin {
-            Origin::Local { path, environment } => {
-                let (path, environment) = (path.clone(), Arc::clone(environment));
-                blocking(move || Commit::open_in_place(&path, &environment, &reference)).await
+            Origin::Local { path, context } => {
+                let (path, context) = (path.clone(), Arc::clone(context));
+                blocking(move || Commit::open_in_place(&path, &context, &reference)).await
             }
             Origin::Remote(remote) => remote.commit(reference, since, pace).await,
         }

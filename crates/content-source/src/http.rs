@@ -24,7 +24,7 @@ pub(crate) use self::settings::SettingsForm;
 use self::settings::{Settings, Target};
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::location::{Location, Path};
 use crate::source::{Bounds, Content, Fetched, Source, Validator};
 
@@ -60,11 +60,11 @@ impl fmt::Debug for Http {
 pub(crate) fn connect(
     settings: &Value,
     secrets: &Map<String, Value>,
-    environment: &Environment,
+    context: &SourceContext,
 ) -> Result<Http, SettingsError> {
     let Settings { base_url, headers, allow_networks, allow_redirects, tls } =
         settings::read(settings, secrets)?;
-    let egress = Egress::new(allow_networks, Arc::clone(&environment.resolver));
+    let egress = Egress::new(allow_networks, Arc::clone(&context.resolver));
     let client = settings::client(tls, CheckedResolver(egress.clone()))?;
     Ok(Http { client, egress, base_url, headers, allow_redirects })
 }

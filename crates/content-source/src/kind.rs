@@ -49,7 +49,7 @@ impl Kind {
 }
 
 /// What the process allows and provides.
-pub struct Environment {
+pub struct SourceContext {
     /// The directories below which a connection may name files; none by default.
     pub file_roots: Vec<PathBuf>,
     /// Files and directories that no connection reaches, such as those of keys and of the process's own data.
@@ -86,13 +86,13 @@ pub fn connect(
     kind: Kind,
     settings: &Value,
     secrets: &Map<String, Value>,
-    environment: &Arc<Environment>,
+    context: &Arc<SourceContext>,
 ) -> Result<Arc<dyn Source>, SettingsError> {
     match kind {
-        Kind::File => Ok(Arc::new(file::connect(settings, secrets, environment)?)),
-        Kind::Http => Ok(Arc::new(http::connect(settings, secrets, environment)?)),
-        Kind::Git => Ok(Arc::new(Git::new(settings, secrets, environment)?)),
-        Kind::S3 => Ok(Arc::new(S3::new(settings, secrets, environment)?)),
-        Kind::Sql => Ok(Arc::new(Sql::new(settings, secrets, environment)?)),
+        Kind::File => Ok(Arc::new(file::connect(settings, secrets, context)?)),
+        Kind::Http => Ok(Arc::new(http::connect(settings, secrets, context)?)),
+        Kind::Git => Ok(Arc::new(Git::new(settings, secrets, context)?)),
+        Kind::S3 => Ok(Arc::new(S3::new(settings, secrets, context)?)),
+        Kind::Sql => Ok(Arc::new(Sql::new(settings, secrets, context)?)),
     }
 }

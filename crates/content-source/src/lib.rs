@@ -28,7 +28,7 @@ mod tls;
 
 pub use self::egress::{Egress, Resolve, SystemResolver};
 pub use self::error::{FetchError, SettingsError};
-pub use self::kind::{Environment, Kind, check_settings, connect};
+pub use self::kind::{Kind, SourceContext, check_settings, connect};
 pub use self::location::{Format, Location, Path, Segment};
 pub use self::pace::Pace;
 pub use self::place::{Place, PlaceText, Variable};

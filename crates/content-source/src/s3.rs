@@ -1,7 +1,7 @@
 //! Objects of a bucket, by the protocol of S3.
 //!
 //! Requests are signed with the keys of the connection's secrets, or not at all: no other credentials are looked for, in the
-//! environment or in a metadata service. The client connects to addresses that were checked, uses no proxy, and follows no
+//! context or in a metadata service. The client connects to addresses that were checked, uses no proxy, and follows no
 //! redirect.
 
 use std::error::Error as _;
@@ -30,7 +30,7 @@ use self::settings::{Secrets, check_bucket, check_endpoint, check_prefix};
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
 use crate::http::CheckedResolver;
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::location::{Location, Path, Segment};
 use crate::pace::Pace;
 use crate::settings::{read_secrets, read_settings};
@@ -94,7 +94,7 @@ impl S3 {
     pub(crate) fn new(
         settings: &Value,
         secrets: &Map<String, Value>,
-        environment: &Arc<Environment>,
+        context: &Arc<SourceContext>,
     ) -> Result<Self, SettingsError> {
         let settings: Settings = read_settings(settings)?;
         let secrets: Secrets =
@@ -119,7 +119,7 @@ impl S3 {
             let problem = "must not have a bucket in its host that is no name: set `pathStyle`";
             endpoint.set_host(Some(&host)).map_err(|_| SettingsError::new("settings.endpoint", problem))?;
         }
-        let egress = Egress::new(settings.allow_networks, Arc::clone(&environment.resolver));
+        let egress = Egress::new(settings.allow_networks, Arc::clone(&context.resolver));
         let mut builder = AmazonS3Builder::new()
             .with_endpoint(endpoint.as_str().trim_end_matches('/'))
             .with_allow_http(endpoint.scheme() == "http")

@@ -29,7 +29,7 @@ use self::sqlite::Sqlite;
 use self::statement::{SqlDialect, Statement};
 use crate::egress::Egress;
 use crate::error::{FetchError, SettingsError};
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::location::{Format, Location};
 use crate::paths;
 use crate::settings::{networks, read_secrets, read_settings};
@@ -82,7 +82,7 @@ impl Sql {
     pub(crate) fn new(
         settings: &Value,
         secrets: &Map<String, Value>,
-        environment: &Arc<Environment>,
+        context: &Arc<SourceContext>,
     ) -> Result<Self, SettingsError> {
         let settings: Settings = read_settings(settings)?;
         let secrets: Secrets = read_secrets(secrets, "an object with `password`, a text")?;
@@ -102,18 +102,18 @@ impl Sql {
         let allow_statements = settings.allow_statements;
         let database = match url {
             DatabaseUrl::Postgres(url) => {
-                Database::Postgres(postgres(settings, url, secrets.password, environment)?)
+                Database::Postgres(postgres(settings, url, secrets.password, context)?)
             }
             DatabaseUrl::Sqlite(path) => {
                 refuse("settings.notifyChannel", settings.notify_channel.is_some())?;
                 refuse("settings.allowNetworks", !settings.allow_networks.is_empty())?;
                 refuse("settings.ca", settings.ca.is_some())?;
                 refuse("secrets.password", secrets.password.is_some())?;
-                if !paths::is_below_root(&path, environment) {
+                if !paths::is_below_root(&path, context) {
                     let problem = "must be a file below one of `sources.file_roots`";
                     return Err(SettingsError::new("settings.url", problem));
                 }
-                Database::Sqlite(Sqlite::new(path, Arc::clone(environment)))
+                Database::Sqlite(Sqlite::new(path, Arc::clone(context)))
             }
         };
         Ok(Self { database, dialect, statements, allow_statements })
@@ -164,7 +164,7 @@ fn postgres(
     settings: Settings,
     url: PostgresUrl,
     password: Option<String>,
-    environment: &Arc<Environment>,
+    context: &Arc<SourceContext>,
 ) -> Result<Postgres, SettingsError> {
     if let Some(channel) = &settings.notify_channel
         && (channel.is_empty() || channel.len() > MAX_CHANNEL_BYTES || channel.contains('\0'))
@@ -173,8 +173,8 @@ fn postgres(
         return Err(SettingsError::new("settings.notifyChannel", problem));
     }
     let tls = Arc::new(crate::tls::configure(settings.ca.as_deref())?);
-    let egress = Egress::new(settings.allow_networks, Arc::clone(&environment.resolver));
-    let server = Server { url, password, egress, tls, environment: Arc::clone(environment) };
+    let egress = Egress::new(settings.allow_networks, Arc::clone(&context.resolver));
+    let server = Server { url, password, egress, tls, context: Arc::clone(context) };
     Ok(Postgres::new(server, settings.notify_channel))
 }
 

@@ -7,7 +7,7 @@ use crate::audit::quarantine::loss_event;
 use crate::audit::queue::{EventBatch, EventQueue};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::encoding;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 
 /// Builds batches in memory that is reused: allocating it each time would cost more than encoding the rows.
 #[derive(Default)]
@@ -27,7 +27,7 @@ impl BatchBuilder {
         &mut self,
         queue: &EventQueue,
         chain: Chain,
-        sources: &Sources,
+        system: &System,
     ) -> (Batch, Vec<oneshot::Sender<()>>) {
         self.events = queue.take(std::mem::take(&mut self.events));
         let mut batch = Batch::with_buffer(chain, std::mem::take(&mut self.rows));
@@ -35,7 +35,7 @@ impl BatchBuilder {
         let shed = queue.shed_count();
         if shed > self.reported_shed {
             let mut event = Vec::new();
-            encoding::event(&mut event, &loss_event(shed - self.reported_shed, sources.clock.now()));
+            encoding::event(&mut event, &loss_event(shed - self.reported_shed, system.clock.now()));
             batch.push(&event);
             self.reported_shed = shed;
         }

@@ -24,7 +24,7 @@ impl Writer {
             tracing::warn!("audit chain left open; the next start with this spill directory closes it");
             return;
         }
-        let at = self.sources.clock.now();
+        let at = self.system.clock.now();
         let Some(mut log) = self.jobs.take_log() else { return };
         match log.close_chain(self.end.chain, at).await {
             Ok(()) => {

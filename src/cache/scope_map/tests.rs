@@ -10,7 +10,7 @@ use crate::cache::memory_budget::MemoryBudget;
 use crate::cache::{Cell, Invalidate, WeighedCache};
 use crate::model::feed::BoxFuture;
 use crate::model::scope::{Change, ChangeKind, Revision, Scope};
-use crate::model::sources::Sources;
+use crate::model::system::System;
 use crate::store::{Store, StoreError};
 
 #[derive(Debug, Default)]
@@ -116,7 +116,7 @@ impl ScopeCell for Revisioned {
         false
     }
 
-    fn catch_up<'a>(&'a self, _: &'a Store, _: &'a Sources) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn catch_up<'a>(&'a self, _: &'a Store, _: &'a System) -> BoxFuture<'a, Result<(), StoreError>> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -130,7 +130,7 @@ impl Scan {
         let (connection, (found, is_complete)) = match scanned {
             Ok(scanned) => scanned,
             Err(error) => {
-                let now = catalog.sources.clock.now();
+                let now = catalog.system.clock.now();
                 catalog.store.record_failed_scan(mount, error.as_str(), now).await?;
                 return Ok(ScanEnd::Failed);
             }
@@ -187,7 +187,7 @@ impl Scan {
         requested: Option<Instant>,
     ) -> Result<(FoundEntries, bool), FetchError> {
         let most = self.catalog.limits.mount_entries;
-        let now = self.catalog.sources.clock.now();
+        let now = self.catalog.system.clock.now();
         let source = connection.source(self.mount.agent.tenant)?;
         let seen = AtomicUsize::new(0);
         let include = |path: &str| {
@@ -340,7 +340,7 @@ impl Scan {
         let status = MountStatus {
             state,
             entries: entries as u64,
-            checked_at: is_over.then(|| self.catalog.sources.clock.now()),
+            checked_at: is_over.then(|| self.catalog.system.clock.now()),
             reason: reason.map(str::to_owned),
         };
         Ok(self.catalog.store.record_scan(&self.mount, &status).await?)

@@ -13,7 +13,7 @@ use super::content_revisions::ContentRevisions;
 use super::view::View;
 use super::{AgentCell, AgentSnapshot, ChangeRevisions, Definitions};
 use crate::cache::{MemoryBudget, ScopeCell};
-use crate::catalog::skill_placement::check_apart;
+use crate::catalog::skill_placement::check_no_overlap;
 use crate::model::agent::AgentDescription;
 use crate::model::call::{List, ListPage};
 use crate::model::content::ContentHash;
@@ -152,11 +152,11 @@ proptest! {
         let mut roots: Vec<SkillRoot> = Vec::new();
         for path in &paths {
             roots.push(SkillRoot::of(&SkillPath::parse(path).unwrap()));
-            if check_apart(roots.iter(), std::iter::empty()).is_err() {
+            if check_no_overlap(roots.iter(), std::iter::empty()).is_err() {
                 roots.pop();
             }
         }
-        let is_apart = |uri: &String| check_apart(roots.iter(), std::iter::once(uri.as_str())).is_ok();
+        let is_apart = |uri: &String| check_no_overlap(roots.iter(), std::iter::once(uri.as_str())).is_ok();
         let resources: BTreeSet<_> = resources.into_iter().filter(is_apart).collect();
         let skills = roots.iter().map(|root| format!("{}SKILL.md", root.as_str()));
         let mounted = files.iter().map(|file| format!("y:/{file}"));

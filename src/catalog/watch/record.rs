@@ -64,7 +64,7 @@ impl Catalog {
                         if !write.has_lease(&lease).await? {
                             return Ok(Recorded::LeaseLost);
                         }
-                        let now = catalog.sources.clock.now();
+                        let now = catalog.system.clock.now();
                         let FoundChange { recorded, digest, contents, subject } = &change;
                         if !write.record_found((agent, &variant), *recorded, *digest, now).await? {
                             return Ok(Recorded::Outdated);

@@ -14,7 +14,7 @@ use crate::model::backoff::Backoff;
 use crate::model::feed::ServedAnew;
 use crate::model::scope::{Change, Revision, Scope};
 use crate::model::scope_changes::ScopeChanges;
-use crate::model::sources::FailPoint;
+use crate::model::system::FailPoint;
 use crate::model::tool::can_be_tool;
 use crate::store::StoreError;
 
@@ -32,7 +32,7 @@ impl Feed {
                     Ok(()) => failures = 0,
                     Err(error) => {
                         tracing::debug!(%error, agent = %topic.agent, "reading changes for streams failed");
-                        tokio::time::sleep(RETRY.jittered(failures, self.sources.random.as_ref())).await;
+                        tokio::time::sleep(RETRY.jittered(failures, self.system.random.as_ref())).await;
                         failures = failures.saturating_add(1);
                         continue;
                     }
@@ -58,7 +58,7 @@ impl Feed {
         }
         let scope = Scope::from(topic.agent);
         let announced = topic.wanted.announced();
-        self.sources.pause(FailPoint::BeforeStreamsRead).await;
+        self.system.pause(FailPoint::BeforeStreamsRead).await;
         let read = match self.apply_to_memory(topic, seen).await {
             Some(applied) => Some(applied),
             None => self.hub.limit(self.store.changes_after(scope, seen, MAX_CHANGES + 1)).await?,
@@ -82,13 +82,13 @@ impl Feed {
             let audience = self.hub.limit(self.store.audience_of_changes(scope, range)).await?;
             topic.mark_all(&audience, head.revision, timeline);
         } else {
-            self.sources.pause(FailPoint::BeforeDelivery).await;
+            self.system.pause(FailPoint::BeforeDelivery).await;
             let effects = self.effects_of(topic, (seen, &changes), || topic.subscribed_uris()).await;
             topic.mark(&effects, head.revision, timeline);
         }
         topic.wanted.lower(announced, head.revision);
         if let Some(oldest) = oldest {
-            let lag = Duration::try_from(self.sources.clock.now() - oldest).unwrap_or_default();
+            let lag = Duration::try_from(self.system.clock.now() - oldest).unwrap_or_default();
             self.hub.lag.count(lag);
         }
         Ok(())

@@ -9,8 +9,8 @@ use super::topic::Topic;
 use crate::feed::service::Feed;
 use crate::model::audience::Audience;
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::FailPoint;
 use crate::model::subject::{Interest, Subject};
+use crate::model::system::FailPoint;
 use crate::store::StoreError;
 
 impl Feed {
@@ -33,7 +33,7 @@ impl Feed {
         let (scope, caller) = (Scope::from(topic.agent), subscriber.labels());
         // Floor and rows in one snapshot: rows that are pruned meanwhile remain visible, or the floor shows it.
         let read = self.hub.read(&self.store, scope, async |view, head| {
-            self.sources.pause(FailPoint::DuringReplay).await;
+            self.system.pause(FailPoint::DuringReplay).await;
             let changes = view.changes_for(&caller, scope, since, MAX_CHANGES + 1).await?;
             let pruned = head.floor > since && view.pruned_for(&caller, scope, since).await?;
             Ok((!pruned && changes.len() <= MAX_CHANGES).then_some(changes))

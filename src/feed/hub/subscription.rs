@@ -9,8 +9,8 @@ use crate::feed::service::Feed;
 use crate::model::fault::Fault;
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, Scope};
-use crate::model::sources::FailPoint;
 use crate::model::subject::{Interest, Subject};
+use crate::model::system::FailPoint;
 
 /// The watermark of a stream that has to notify of everything, also of what did not change.
 pub const UNKNOWN_WATERMARK: Revision = Revision(-1);
@@ -65,7 +65,7 @@ impl Subscription {
     /// # Errors
     /// [`Fault::StorageUnavailable`] if the changes could not be read; the interests are added all the same.
     pub async fn add_interests(&self, interests: Vec<Interest>) -> Result<bool, Fault> {
-        self.feed.sources.pause(FailPoint::BeforeSubscription).await;
+        self.feed.system.pause(FailPoint::BeforeSubscription).await;
         let (interests, seen) = self.topic.add_interests(&self.subscriber, interests);
         let replayed = self.feed.replay(&self.topic, &self.subscriber, &interests, seen).await;
         replayed.map_err(|error| {

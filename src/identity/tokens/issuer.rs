@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::TokenError;
 use super::fetch::Source;
-use super::jwk::{Fingerprint, KeySet, PublicKey};
+use super::jwk::{KeySet, PublicKey, Thumbprint};
 use crate::model::algorithm::Algorithm;
 use crate::model::backoff::Backoff;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 
 /// The longest wait of a request for the keys of an issuer.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(6);
@@ -40,7 +40,7 @@ pub(super) struct FetchIntervals {
 pub(super) struct Issuer {
     source: Source,
     intervals: FetchIntervals,
-    sources: Sources,
+    system: System,
     known: watch::Sender<Known>,
     wanted: Notify,
     waiting: Semaphore,
@@ -59,11 +59,11 @@ struct Known {
 }
 
 impl Issuer {
-    pub(super) fn new(source: Source, intervals: FetchIntervals, sources: Sources) -> Self {
+    pub(super) fn new(source: Source, intervals: FetchIntervals, system: System) -> Self {
         Self {
             source,
             intervals,
-            sources,
+            system,
             known: watch::Sender::new(Known::default()),
             wanted: Notify::new(),
             waiting: Semaphore::new(MAX_WAITING),
@@ -98,7 +98,7 @@ impl Issuer {
     }
 
     /// Whether the issuer still publishes this key, as far as is known.
-    pub(super) fn has(&self, key: Fingerprint) -> bool {
+    pub(super) fn has(&self, key: Thumbprint) -> bool {
         self.keys().is_some_and(|keys| keys.has(key))
     }
 
@@ -150,9 +150,7 @@ impl Issuer {
     fn pause(&self, failures: u32) -> Duration {
         match failures.checked_sub(1) {
             None => self.intervals.refresh,
-            Some(earlier) => {
-                RETRY.jittered(earlier, self.sources.random.as_ref()).min(self.intervals.refresh)
-            }
+            Some(earlier) => RETRY.jittered(earlier, self.system.random.as_ref()).min(self.intervals.refresh),
         }
     }
 

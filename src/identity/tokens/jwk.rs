@@ -15,7 +15,7 @@ use crate::model::algorithm::Algorithm;
 const MAX_KEYS: usize = 100;
 
 /// Identifies the key material of a key.
-pub(super) type Fingerprint = [u8; 32];
+pub(super) type Thumbprint = [u8; 32];
 
 /// The public keys of an issuer, which verify signatures of tokens.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct PublicKey {
     /// The only algorithm that the key is for, if it names one.
     algorithm: Option<Algorithm>,
     material: Material,
-    fingerprint: Fingerprint,
+    thumbprint: Thumbprint,
 }
 
 #[derive(Debug)]
@@ -89,8 +89,8 @@ impl KeySet {
         found.cloned()
     }
 
-    pub(super) fn has(&self, fingerprint: Fingerprint) -> bool {
-        self.0.iter().any(|key| key.fingerprint == fingerprint)
+    pub(super) fn has(&self, thumbprint: Thumbprint) -> bool {
+        self.0.iter().any(|key| key.thumbprint == thumbprint)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -107,8 +107,8 @@ impl PublicKey {
             None => None,
         };
         let material = Material::read(jwk).filter(|_| for_signatures)?;
-        let fingerprint = material.fingerprint();
-        Some(Self { id: jwk.kid.clone(), algorithm, material, fingerprint })
+        let thumbprint = material.thumbprint();
+        Some(Self { id: jwk.kid.clone(), algorithm, material, thumbprint })
     }
 
     /// Whether the key is for this algorithm: its type must match, and its `alg` if it has one.
@@ -123,8 +123,8 @@ impl PublicKey {
         of_its_kind && self.algorithm.is_none_or(|own| own == algorithm)
     }
 
-    pub(super) fn fingerprint(&self) -> Fingerprint {
-        self.fingerprint
+    pub(super) fn thumbprint(&self) -> Thumbprint {
+        self.thumbprint
     }
 
     /// Whether the signature was made with the private key. RSA keys below 2048 bits verify nothing.
@@ -170,7 +170,7 @@ impl Material {
         }
     }
 
-    fn fingerprint(&self) -> Fingerprint {
+    fn thumbprint(&self) -> Thumbprint {
         let (kind, parts): (u8, [&[u8]; 2]) = match self {
             Self::Rsa { modulus, exponent } => (1, [exponent, modulus]),
             Self::P256(point) => (2, [point, &[]]),

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::{self, PublicUrl, TokenIssuer};
 use crate::model::allocated::behind_arc;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 
 use claims::ClaimRules;
 pub use claims::{Audience, TokenGrant};
@@ -25,7 +25,7 @@ pub use error::TokenError;
 pub use fetch::FetchError;
 use fetch::Source;
 use issuer::{FetchIntervals, Issuer};
-use jwk::Fingerprint;
+use jwk::Thumbprint;
 use jws::Jws;
 
 /// The accepted issuers, which can be replaced.
@@ -35,7 +35,7 @@ pub struct Tokens {
     intervals: FetchIntervals,
     leeway: Duration,
     public_url: PublicUrl,
-    sources: Sources,
+    system: System,
 }
 
 /// An issuer with its keys, and the rules for the claims of its tokens.
@@ -61,7 +61,7 @@ pub struct VerifiedToken {
     /// What it grants.
     pub grant: TokenGrant,
     issuer: Weak<AcceptedIssuer>,
-    key: Fingerprint,
+    key: Thumbprint,
 }
 
 impl VerifiedToken {
@@ -73,7 +73,7 @@ impl VerifiedToken {
 
 impl Tokens {
     /// Without an issuer.
-    pub fn new(settings: &config::Tokens, public_url: &PublicUrl, sources: Sources) -> Self {
+    pub fn new(settings: &config::Tokens, public_url: &PublicUrl, system: System) -> Self {
         Self {
             accepted: ArcSwap::default(),
             intervals: FetchIntervals {
@@ -83,7 +83,7 @@ impl Tokens {
             },
             leeway: settings.leeway,
             public_url: public_url.clone(),
-            sources,
+            system,
         }
     }
 
@@ -112,7 +112,7 @@ impl Tokens {
                 };
                 let (issuer, jwks_url) = place(entry);
                 let source = Source::new(client.clone(), issuer, jwks_url);
-                let keys = Arc::new(Issuer::new(source, self.intervals, self.sources.clone()));
+                let keys = Arc::new(Issuer::new(source, self.intervals, self.system.clone()));
                 let stop = CancellationToken::new();
                 prepared.unfetched.push((Arc::clone(&keys), stop.clone()));
                 (keys, Arc::new(stop.drop_guard()))
@@ -149,7 +149,7 @@ impl Tokens {
         if !key.verifies(algorithm, jws.signed, &jws.signature) {
             return Err(TokenError::Signature);
         }
-        Ok(VerifiedToken { grant, issuer: Arc::downgrade(&accepted), key: key.fingerprint() })
+        Ok(VerifiedToken { grant, issuer: Arc::downgrade(&accepted), key: key.thumbprint() })
     }
 
     /// Whether a verified token is still valid: it has not expired, its issuer's entry is accepted, and the issuer

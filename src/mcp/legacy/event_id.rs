@@ -9,12 +9,12 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 
-use crate::http::cursor::CursorSeal;
+use crate::http::cursor::CursorSigner;
 use crate::model::feed::TimelineId;
 use crate::model::ids::SessionUid;
 use crate::model::label::LabelsDigest;
 use crate::model::scope::Revision;
-use crate::model::sources::Random;
+use crate::model::system::Random;
 
 /// The name under which the keys are derived from the gateway's secret.
 const KEY: &str = "session event ids";
@@ -48,8 +48,8 @@ pub struct EventIds {
 
 impl EventIds {
     /// For a session, with its key derived from the gateway's secret.
-    pub fn new(seal: &CursorSeal, session: SessionUid, timeline: TimelineId) -> Self {
-        Self { key: seal.key(KEY, session.0), timeline, nonces: Default::default(), unused: 0 }
+    pub fn new(signer: &CursorSigner, session: SessionUid, timeline: TimelineId) -> Self {
+        Self { key: signer.key(KEY, session.0), timeline, nonces: Default::default(), unused: 0 }
     }
 
     /// The id of an event; `None` if the random source fails.
@@ -121,7 +121,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::sources::{RandomError, SystemRandom};
+    use crate::model::system::{RandomError, SystemRandom};
 
     fn ids(secret: u8, session: u128) -> EventIds {
         ids_of(secret, session, TimelineId::new("server", None))
@@ -129,7 +129,7 @@ mod tests {
 
     fn ids_of(secret: u8, session: u128, timeline: TimelineId) -> EventIds {
         EventIds::new(
-            &CursorSeal::new(&[secret; 32]).unwrap(),
+            &CursorSigner::new(&[secret; 32]).unwrap(),
             SessionUid(Uuid::from_u128(session)),
             timeline,
         )

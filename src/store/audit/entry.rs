@@ -9,7 +9,7 @@ use crate::model::audit::write::{AuditedCall, AuditedWrite};
 use crate::model::fault::{Fault, Outcome};
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::scope::Revision;
-use crate::model::sources::Sources;
+use crate::model::system::System;
 
 /// Summary of a write, for its audit row.
 #[derive(Debug)]
@@ -58,14 +58,14 @@ impl Entry {
     pub(in crate::store) fn of(
         audited: &AuditedWrite,
         summary: Option<WriteSummary>,
-        sources: &Sources,
+        system: &System,
     ) -> Result<Option<Self>, Fault> {
         let Some(call) = audited.call() else { return Ok(None) };
         let summary = summary.ok_or_else(|| Fault::Internal("a change has no summary".to_owned()))?;
         let status = audited.status(summary.created);
         let mut bytes = Vec::with_capacity(512);
-        encoding::event(&mut bytes, &changed(call.event(), status, &summary, sources));
-        let row = OutboxRow { id: sources.uid()?, event: bytes };
+        encoding::event(&mut bytes, &changed(call.event(), status, &summary, system));
+        let row = OutboxRow { id: system.uid()?, event: bytes };
         Ok(Some(Self { row, call: Arc::clone(call), status }))
     }
 
@@ -76,9 +76,9 @@ impl Entry {
 }
 
 /// The event of a call whose change is committed.
-fn changed(call: Event, status: u16, summary: &WriteSummary, sources: &Sources) -> Event {
+fn changed(call: Event, status: u16, summary: &WriteSummary, system: &System) -> Event {
     Event {
-        at: sources.clock.now(),
+        at: system.clock.now(),
         status: Some(status),
         subject: call.subject.or_else(|| Some(subject(&summary.subject))),
         tenant: call.tenant.or(summary.tenant),
@@ -103,7 +103,7 @@ mod tests {
     use crate::model::audit::write::{AuditedCall, AuditedWrite};
     use crate::model::fault::Fault;
     use crate::model::scope::Revision;
-    use crate::model::sources::Sources;
+    use crate::model::system::System;
 
     #[derive(Debug, Default)]
     struct Call(Mutex<Vec<u16>>);
@@ -128,7 +128,7 @@ mod tests {
         let call = Arc::new(Call::default());
         let audited = AuditedWrite::new(Arc::clone(&call) as Arc<_>, 201, 200);
         for created in [true, false] {
-            let entry = Entry::of(&audited, Some(summary(created)), &Sources::system()).unwrap();
+            let entry = Entry::of(&audited, Some(summary(created)), &System::real()).unwrap();
             entry.unwrap().committed();
         }
         assert_eq!(*call.0.lock(), [201, 200]);
@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn change_of_a_call_without_a_summary_is_refused() {
         let audited = AuditedWrite::new(Arc::new(Call::default()), 201, 200);
-        let refused = Entry::of(&audited, None, &Sources::system()).err();
+        let refused = Entry::of(&audited, None, &System::real()).err();
         assert!(matches!(refused, Some(Fault::Internal(_))), "{refused:?}");
-        let unaudited = Entry::of(&AuditedWrite::UNAUDITED, None, &Sources::system());
+        let unaudited = Entry::of(&AuditedWrite::UNAUDITED, None, &System::real());
         assert!(unaudited.is_ok_and(|entry| entry.is_none()));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use super::{send, send_json};
 use crate::support::answers::{answered, exact, normalized, problem};

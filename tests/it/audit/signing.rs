@@ -3,7 +3,7 @@
 use time::{Duration, OffsetDateTime};
 use waggle::model::audit::checkpoint::Checkpoint;
 use waggle::model::audit::signature::{PublicKey, Signer};
-use waggle::model::sources::Clock;
+use waggle::model::system::Clock;
 use waggle::store::Store;
 use waggle::store::audit::partitions::Dropped;
 

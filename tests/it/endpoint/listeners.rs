@@ -143,7 +143,7 @@ async fn allowed_public_host_is_served() {
 async fn overloaded_gateway_refuses_requests_with_their_ids() {
     use crate::support::answers::error;
     use crate::support::faults::FaultScript;
-    use waggle::model::sources::FailPoint;
+    use waggle::model::system::FailPoint;
     let database = database().await;
     let faults = FaultScript::new();
     let replica = Builder::new(&database)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use super::{read_to_close, trickle};
 use crate::support::app::{Builder, Replica};

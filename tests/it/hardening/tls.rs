@@ -108,9 +108,9 @@ async fn start_with_an_invalid_tls_key_is_refused() {
         files.settings().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let settings = config::load(&settings, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
     let keys = OperatorKeys::new([&SecretKey::generate(KeyKind::Operator, &mut rand::rng())]);
-    let sources = waggle::model::sources::Sources::system();
+    let system = waggle::model::system::System::real();
     let refused =
-        app::start(&settings, store_options(database.options.clone()), keys, sources).await.err().unwrap();
+        app::start(&settings, store_options(database.options.clone()), keys, system).await.err().unwrap();
     let expected = format!("TLS cannot be configured: {} holds no private key in PEM", files.key().display());
     assert!(refused.to_string().starts_with(&expected), "{refused}");
     assert_eq!(json!(refused.to_string()).as_str().map(|error| error.contains("no key\"")), Some(false));

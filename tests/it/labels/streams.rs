@@ -6,7 +6,7 @@ mod resume;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use crate::support::app::{Builder, Replica, encode, resource};
 use crate::support::cluster::{Database, database};

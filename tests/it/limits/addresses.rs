@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use waggle::model::key::{KeyKind, SecretKey};
-use waggle::model::sources::Sources;
+use waggle::model::system::System;
 
 use super::{LIST, lists, message};
 use crate::support::answers::{error, exact, problem};
@@ -22,7 +22,7 @@ fn five_for_an_address(database: &Database) -> Builder {
 
 /// A well-formed key that was never issued.
 fn unknown() -> String {
-    SecretKey::generate(KeyKind::Agent, &mut Sources::system().csprng().unwrap()).reveal().to_owned()
+    SecretKey::generate(KeyKind::Agent, &mut System::real().csprng().unwrap()).reveal().to_owned()
 }
 
 /// The answer to a list from an address, with or without a key.

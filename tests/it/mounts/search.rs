@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use super::{Site, guides};
 use crate::support::app::resource;

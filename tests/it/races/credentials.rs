@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use super::{Pair, pair, pair_of, pair_without_notifications};
 use crate::support::app::Builder;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use crate::support::app::{Builder, Replica};
 use crate::support::cluster::{Database, database};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use super::{pair, pair_without_notifications};
 

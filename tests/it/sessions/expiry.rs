@@ -8,7 +8,7 @@ use time::macros::datetime;
 use tokio_util::sync::CancellationToken;
 use waggle::model::caller::Payer;
 use waggle::model::fault::Fault;
-use waggle::model::sources::{Clock, FailPoint};
+use waggle::model::system::{Clock, FailPoint};
 
 use crate::support::app::{Builder, Replica};
 use crate::support::clock::ManualClock;

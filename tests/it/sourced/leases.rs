@@ -9,7 +9,7 @@ use sqlx::ConnectOptions;
 use uuid::Uuid;
 use waggle::model::audit::write::AuditedWrite;
 use waggle::model::ids::ConnectionId;
-use waggle::model::sources::Sources;
+use waggle::model::system::System;
 use waggle::store::Store;
 use waggle::store::leases::{ConnectionLease, HeldLease};
 use waggle::store::write::Write;
@@ -38,7 +38,7 @@ async fn kept(
 }
 
 async fn writing(store: &Store) -> Write {
-    store.begin().await.unwrap().write(&AuditedWrite::UNAUDITED, &Sources::system())
+    store.begin().await.unwrap().write(&AuditedWrite::UNAUDITED, &System::real())
 }
 
 async fn has(store: &Store, lease: &ConnectionLease) -> bool {

@@ -6,7 +6,7 @@ use waggle::mcp::legacy::event_id::Position;
 use waggle::model::label::CallerLabels;
 use waggle::model::scope::Revision;
 use waggle::model::session::SessionId;
-use waggle::model::sources::SystemRandom;
+use waggle::model::system::SystemRandom;
 
 use crate::support::app::{Builder, gateway};
 use crate::support::cluster::database;

@@ -9,7 +9,7 @@ use waggle::app::{self, AppError, Running};
 use waggle::config::{self, Environment, Flags, Purpose};
 use waggle::http::operator_keys::OperatorKeys;
 use waggle::model::key::{KeyKind, SecretKey};
-use waggle::model::sources::{Clock, FaultInjector, Sources};
+use waggle::model::system::{Clock, FaultInjector, System};
 use waggle::store::StoreOptions;
 
 use super::cluster::{Database, database, store_options};
@@ -40,7 +40,7 @@ const DEFAULTS: [(&str, &str); 5] = [
 pub(crate) struct Builder {
     database: StoreOptions,
     settings: Vec<(String, String)>,
-    sources: Sources,
+    system: System,
     spill: TempDir,
 }
 
@@ -49,7 +49,7 @@ impl Builder {
         Self {
             database: store_options(database.options.clone()),
             settings: Vec::new(),
-            sources: Sources::system(),
+            system: System::real(),
             spill: tempfile::tempdir().unwrap(),
         }
     }
@@ -65,12 +65,12 @@ impl Builder {
     }
 
     pub(crate) fn fault_injector(mut self, injector: Arc<dyn FaultInjector>) -> Self {
-        self.sources.fault_injector = Some(injector);
+        self.system.fault_injector = Some(injector);
         self
     }
 
     pub(crate) fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.sources.clock = clock;
+        self.system.clock = clock;
         self
     }
 
@@ -93,7 +93,7 @@ impl Builder {
     }
 
     async fn try_start(self) -> Result<(Running, String, TempDir), AppError> {
-        let operator = SecretKey::generate(KeyKind::Operator, &mut Sources::system().csprng().unwrap());
+        let operator = SecretKey::generate(KeyKind::Operator, &mut System::real().csprng().unwrap());
         let environment: Environment = DEFAULTS
             .into_iter()
             .chain([
@@ -105,7 +105,7 @@ impl Builder {
             .collect();
         let settings = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
         let keys = OperatorKeys::new([&operator]);
-        let running = app::start(&settings, self.database, keys, self.sources).await?;
+        let running = app::start(&settings, self.database, keys, self.system).await?;
         Ok((running, operator.reveal().to_owned(), self.spill))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use time::{Duration, OffsetDateTime};
-use waggle::model::sources::Clock;
+use waggle::model::system::Clock;
 
 /// A clock that only a test advances.
 pub(crate) struct ManualClock(AtomicI64);

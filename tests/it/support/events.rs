@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sqlx::Connection;
 use uuid::Uuid;
-use waggle::http::cursor::CursorSeal;
+use waggle::http::cursor::CursorSigner;
 use waggle::mcp::legacy::event_id::{EventIds, Position};
 use waggle::model::feed::TimelineId;
 use waggle::model::session::SessionId;
@@ -146,7 +146,7 @@ fn event(block: &str) -> Event {
 /// What the gateways of a database seal event ids with.
 #[derive(Debug, Clone)]
 pub(crate) struct EventSeal {
-    secret: CursorSeal,
+    secret: CursorSigner,
     timeline: TimelineId,
 }
 
@@ -157,7 +157,7 @@ pub(crate) async fn event_seal(database: &Database) -> EventSeal {
     let row = sqlx::query_as(query).fetch_one(&mut connection).await;
     connection.close().await.unwrap();
     let (secret, server, epoch): (Vec<u8>, String, Option<Uuid>) = row.unwrap();
-    EventSeal { secret: CursorSeal::new(&secret).unwrap(), timeline: TimelineId::new(&server, epoch) }
+    EventSeal { secret: CursorSigner::new(&secret).unwrap(), timeline: TimelineId::new(&server, epoch) }
 }
 
 /// The event ids of the session that a client knows by `id`.

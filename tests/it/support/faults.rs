@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
-use waggle::model::sources::{FailPoint, FaultInjector};
+use waggle::model::system::{FailPoint, FaultInjector};
 
 /// Signals that the gateway has arrived, and waits for its release.
 type Held = (oneshot::Sender<()>, oneshot::Receiver<()>);

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use waggle::model::sources::{FailPoint, FaultInjector};
+use waggle::model::system::{FailPoint, FaultInjector};
 
 #[derive(Default)]
 pub(crate) struct LoadCounter(AtomicUsize);

@@ -67,10 +67,9 @@ pub(crate) async fn start(database: &Database, files: &Files, more: &[(&str, &st
     let environment: Environment = own.into_iter().chain(spill_dir).chain(tls).chain(more).collect();
     let settings = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap().settings;
     let keys = OperatorKeys::new([&SecretKey::parse(&operator).unwrap()]);
-    let sources = waggle::model::sources::Sources::system();
+    let system = waggle::model::system::System::real();
     let http = Client::new("127.0.0.1:1".parse().unwrap());
-    let running =
-        app::start(&settings, store_options(database.options.clone()), keys, sources).await.unwrap();
+    let running = app::start(&settings, store_options(database.options.clone()), keys, system).await.unwrap();
     Replica { running, operator, http, _spill: spill }
 }
 

@@ -1,7 +1,7 @@
 //! The tools `search` and `fetch`: whole answers in every revision, labels, limits, costs, and the audit log.
 
 use serde_json::{Value, json};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use super::{Agent, MODERN, REVISIONS, said, shown, text};
 use crate::revisions::Schema;

@@ -3,7 +3,7 @@
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::json;
 use sqlx::postgres::{PgListener, PgPoolOptions};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use super::{TRACE, traced, traceparent};
 use crate::support::app::{Builder, Replica, resource};

@@ -7,7 +7,7 @@ use sqlx::{Executor, PgConnection};
 use time::macros::datetime;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use super::{limit, list};
 use crate::support::app::{Builder, gateway};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, JoinSet};
-use waggle::model::sources::FailPoint;
+use waggle::model::system::FailPoint;
 
 use crate::support::app::{Builder, Replica, gateway, resource};
 use crate::support::cluster::{Database, database};

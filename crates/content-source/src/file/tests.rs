@@ -56,17 +56,17 @@ impl Files {
         fs::write(path, text).unwrap();
     }
 
-    fn environment(&self) -> Arc<Environment> {
-        environment(vec![self.path("root")], &self.path("data"))
+    fn context(&self) -> Arc<SourceContext> {
+        context(vec![self.path("root")], &self.path("data"))
     }
 
     fn source(&self) -> Arc<dyn Source> {
-        source(&self.path("root"), &self.environment())
+        source(&self.path("root"), &self.context())
     }
 }
 
-fn environment(file_roots: Vec<PathBuf>, denied: &std::path::Path) -> Arc<Environment> {
-    Arc::new(Environment {
+fn context(file_roots: Vec<PathBuf>, denied: &std::path::Path) -> Arc<SourceContext> {
+    Arc::new(SourceContext {
         file_roots,
         denied_paths: vec![denied.to_owned()],
         cache_dir: PathBuf::new(),
@@ -76,8 +76,8 @@ fn environment(file_roots: Vec<PathBuf>, denied: &std::path::Path) -> Arc<Enviro
     })
 }
 
-fn source(root: &std::path::Path, environment: &Arc<Environment>) -> Arc<dyn Source> {
-    connect(Kind::File, &json!({"root": root}), &Map::new(), environment).unwrap()
+fn source(root: &std::path::Path, context: &Arc<SourceContext>) -> Arc<dyn Source> {
+    connect(Kind::File, &json!({"root": root}), &Map::new(), context).unwrap()
 }
 
 /// The path of a text; `None` if no location has it.
@@ -263,7 +263,7 @@ fn refused_settings_name_the_member() {
     fs::create_dir(files.path("root/keys")).unwrap();
     symlink("../outside", files.path("root/out")).unwrap();
     let roots = vec![files.path("root")];
-    let environment = environment(roots, &files.path("root/keys/a"));
+    let context = context(roots, &files.path("root/keys/a"));
     fs::write(files.path("root/keys/a"), "secret").unwrap();
     let below = "settings.root must be a directory below one of `sources.file_roots`";
     let holds = "settings.root must hold neither keys nor data of this process, and not lead out of `sources.file_roots`";
@@ -287,11 +287,11 @@ fn refused_settings_name_the_member() {
         (root("root/new"), json!({"password": "x"}), "secrets must be empty: a directory has none"),
     ];
     for (settings, secrets, expected) in cases {
-        let refused = connect(Kind::File, &settings, secrets.as_object().unwrap(), &environment);
+        let refused = connect(Kind::File, &settings, secrets.as_object().unwrap(), &context);
         assert_eq!(refused.unwrap_err().to_string(), expected, "{settings}");
     }
-    assert!(connect(Kind::File, &root("root/new"), &Map::new(), &environment).is_ok());
-    let none = self::environment(Vec::new(), &files.path("data"));
+    assert!(connect(Kind::File, &root("root/new"), &Map::new(), &context).is_ok());
+    let none = self::context(Vec::new(), &files.path("data"));
     let refused = connect(Kind::File, &root("root"), &Map::new(), &none);
     assert_eq!(refused.unwrap_err().to_string(), below);
 }
@@ -299,7 +299,7 @@ fn refused_settings_name_the_member() {
 #[tokio::test]
 async fn a_root_is_opened_at_each_fetch() {
     let files = Files::new();
-    let source = source(&files.path("root/site"), &files.environment());
+    let source = source(&files.path("root/site"), &files.context());
     assert_eq!(texts(&source, "a").await, Err(FetchError::Unreachable));
     files.write("site/a", "1");
     assert_eq!(texts(&source, "a").await, Ok(vec![(None, "1".into())]));

@@ -14,7 +14,7 @@ use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watche
 use tokio::sync::Notify;
 
 use super::{joined, open_root};
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::location::{Path, Segment};
 use crate::source::ChangeHint;
 
@@ -77,18 +77,18 @@ struct Readers {
 pub(super) fn watch(
     watches: Arc<Watches>,
     root: PathBuf,
-    environment: Arc<Environment>,
+    context: Arc<SourceContext>,
     tree: Path,
 ) -> BoxStream<'static, ChangeHint> {
-    let start = (State::Start, Arc::new((watches, root, environment, tree)));
+    let start = (State::Start, Arc::new((watches, root, context, tree)));
     let batches = stream::unfold(start, |(state, place)| async move {
         match state {
             State::Start => {
                 let opened = Arc::clone(&place);
                 // Adds a watch for each directory, which takes a while.
                 let watching = tokio::task::spawn_blocking(move || {
-                    let (watches, root, environment, tree) = &*opened;
-                    begin(watches, root, environment, tree)
+                    let (watches, root, context, tree) = &*opened;
+                    begin(watches, root, context, tree)
                 });
                 // The first hint comes when notifications do: what changes from then on is not missed.
                 let next = match watching.await {
@@ -118,10 +118,10 @@ pub(super) fn watch(
 fn begin(
     watches: &Watches,
     root: &FilePath,
-    environment: &Environment,
+    context: &SourceContext,
     tree: &Path,
 ) -> Option<(Arc<Collected>, Arc<Watched>)> {
-    let (dir, root) = open_root(root, environment).ok()?;
+    let (dir, root) = open_root(root, context).ok()?;
     let at = joined(tree);
     // The path without links, so that the watch is below the root as what is opened is.
     let place = root.join(dir.canonicalize(&at).ok()?);

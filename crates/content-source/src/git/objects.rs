@@ -10,12 +10,12 @@ use gix::{ObjectId, Repository, ThreadSafeRepository};
 use super::Reference;
 use super::cache::Lease;
 use crate::error::FetchError;
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::location::{Path, Segment};
 use crate::paths;
 use crate::source::{Content, Entry, Fetched, Validator};
 
-/// No configuration of the host, no environment, no includes; objects of at most 64 MiB, which a small pack could unfold to
+/// No configuration of the host, no context, no includes; objects of at most 64 MiB, which a small pack could unfold to
 /// far more.
 pub(super) fn options() -> gix::open::Options {
     gix::open::Options::isolated().open_path_as_is(true).config_overrides([
@@ -72,12 +72,12 @@ impl Commit {
     /// The commit that a reference names in a repository below a root.
     pub(super) fn open_in_place(
         path: &FilePath,
-        environment: &Environment,
+        context: &SourceContext,
         reference: &Reference,
     ) -> Result<Self, FetchError> {
-        let path = paths::resolve_own(path, environment)?;
+        let path = paths::resolve_own(path, context)?;
         let inner = path.join(".git");
-        let path = if inner.is_dir() { paths::resolve_own(&inner, environment)? } else { path };
+        let path = if inner.is_dir() { paths::resolve_own(&inner, context)? } else { path };
         let repository = gix::open_opts(path, options()).map_err(|error| match missing(&error) {
             FetchError::NotFound => FetchError::Unreachable,
             error => error,
@@ -85,7 +85,7 @@ impl Commit {
         // A repository may say that its parts are elsewhere.
         let objects = repository.objects.store_ref().path().to_owned();
         for part in [repository.git_dir().to_owned(), repository.common_dir().to_owned(), objects.clone()] {
-            paths::resolve_own(&part, environment)?;
+            paths::resolve_own(&part, context)?;
         }
         if objects.join("info/alternates").exists() {
             return Err(FetchError::NotAllowed);

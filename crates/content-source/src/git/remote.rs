@@ -28,7 +28,7 @@ use super::received::{Bounded, Receive};
 use crate::blocking::{CancelOnDrop, blocking};
 use crate::egress::Egress;
 use crate::error::FetchError;
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::pace::Pace;
 
 /// How often the size of a clone is compared with its budget while it is received.
@@ -53,7 +53,7 @@ pub(super) struct Remote {
     password: Option<String>,
     egress: Egress,
     tls: ClientConfig,
-    environment: Arc<Environment>,
+    context: Arc<SourceContext>,
     slot: Slot,
     /// One update at a time.
     updating: Arc<AsyncMutex<()>>,
@@ -78,7 +78,7 @@ impl Remote {
         (username, password): (Option<String>, Option<String>),
         egress: Egress,
         tls: ClientConfig,
-        environment: Arc<Environment>,
+        context: Arc<SourceContext>,
     ) -> Result<Self, &'static str> {
         const EXPECTED: &str = "must be a URL such as https://git.example.com/team/repository.git";
         let mut url = Url::parse(url).map_err(|_| EXPECTED)?;
@@ -97,7 +97,7 @@ impl Remote {
         let key =
             gix::objs::compute_hash(gix::hash::Kind::Sha1, gix::object::Kind::Blob, identity.as_bytes());
         let key = key.map_err(|_| EXPECTED)?;
-        let slot = Slot::new(&environment.cache_dir, &key.to_string());
+        let slot = Slot::new(&context.cache_dir, &key.to_string());
         Ok(Self {
             url,
             host,
@@ -106,7 +106,7 @@ impl Remote {
             password,
             egress,
             tls,
-            environment,
+            context,
             slot,
             updating: Arc::default(),
             last: Mutex::default(),
@@ -180,7 +180,7 @@ impl Remote {
 
     /// Whether the clone exceeds the budget of all clones.
     fn is_over_budget(&self) -> bool {
-        size(&self.slot.directory) > self.environment.cache_bytes
+        size(&self.slot.directory) > self.context.cache_bytes
     }
 
     /// Removes the clone unless it is used.
@@ -239,7 +239,7 @@ impl Remote {
             self.remove();
             return Err(FetchError::TooLarge);
         }
-        evict(&self.environment.cache_dir, self.environment.cache_bytes);
+        evict(&self.context.cache_dir, self.context.cache_bytes);
         // With the packs that were added.
         let repository =
             gix::open_opts(&self.slot.directory, options()).map_err(|_| FetchError::Unreachable)?;
@@ -324,7 +324,7 @@ impl Remote {
         };
         if !repository.has_object(commit) {
             let depth = Shallow::DepthAtRemote(std::num::NonZeroU32::MIN);
-            receive.allow(self.environment.cache_bytes);
+            receive.allow(self.context.cache_bytes);
             let received = prepared.with_shallow(depth).receive(gix::progress::Discard, receive.interrupt());
             received.map_err(|error| failure(&error))?;
         }

@@ -41,7 +41,7 @@ fn git(directory: &FilePath, arguments: &[&str]) -> String {
 /// A repository with a working tree, and what a process allows that has its parent as root of files.
 struct Site {
     folder: tempfile::TempDir,
-    environment: Arc<Environment>,
+    context: Arc<SourceContext>,
 }
 
 impl Site {
@@ -57,7 +57,7 @@ impl Site {
         std::fs::write(repo.join(".gitattributes"), "*.md filter=evil ident\n").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", repo.join("guides/link.md")).unwrap();
         let site = Self {
-            environment: Arc::new(Environment {
+            context: Arc::new(SourceContext {
                 file_roots: vec![folder.path().to_owned()],
                 denied_paths: vec![folder.path().join("denied")],
                 cache_dir: folder.path().join("cache"),
@@ -88,7 +88,7 @@ impl Site {
     }
 
     fn connect(&self, settings: &Value, secrets: &Value) -> Result<Git, SettingsError> {
-        Git::new(settings, secrets.as_object().unwrap(), &self.environment)
+        Git::new(settings, secrets.as_object().unwrap(), &self.context)
     }
 }
 
@@ -280,7 +280,7 @@ async fn a_repository_is_cloned_over_http() {
     reads_and_follows(&site, &site.connect(&settings, &json!({})).unwrap()).await;
     // Nothing is left of what was received but the clone.
     let mut names: Vec<_> =
-        site.environment.cache_dir.read_dir().unwrap().flatten().map(|entry| entry.path()).collect();
+        site.context.cache_dir.read_dir().unwrap().flatten().map(|entry| entry.path()).collect();
     names.sort();
     let extensions: Vec<_> = names.iter().map(|name| name.extension().unwrap().to_str().unwrap()).collect();
     assert_eq!(extensions, ["git", "lock"]);
@@ -353,7 +353,7 @@ async fn clones_stay_within_their_budget() {
         site.connect(&settings, &json!({})).unwrap()
     };
     let clones = || {
-        let entries = site.environment.cache_dir.read_dir().unwrap().flatten();
+        let entries = site.context.cache_dir.read_dir().unwrap().flatten();
         entries.filter(|entry| entry.path().extension().is_some_and(|end| end == "git")).count()
     };
     // A clone that is used stays until a later fetch. A process that another test is starting uses all: it has the locks

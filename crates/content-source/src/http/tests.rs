@@ -27,7 +27,7 @@ fn connection(url: &str, more: &Value, secrets: &Value) -> Arc<dyn Source> {
     for (name, value) in more.as_object().unwrap() {
         settings[name] = value.clone();
     }
-    connect(Kind::Http, &settings, secrets.as_object().unwrap(), &server::environment()).unwrap()
+    connect(Kind::Http, &settings, secrets.as_object().unwrap(), &server::context()).unwrap()
 }
 
 fn plain(url: &str) -> Arc<dyn Source> {

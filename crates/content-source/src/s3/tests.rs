@@ -99,7 +99,7 @@ impl Resolve for Loopback {
 }
 
 fn connect(settings: &Value, secrets: &Value) -> Result<S3, SettingsError> {
-    let environment = Arc::new(Environment {
+    let context = Arc::new(SourceContext {
         file_roots: Vec::new(),
         denied_paths: Vec::new(),
         cache_dir: "/nonexistent".into(),
@@ -107,7 +107,7 @@ fn connect(settings: &Value, secrets: &Value) -> Result<S3, SettingsError> {
         own_database: None,
         resolver: Arc::new(Loopback),
     });
-    S3::new(settings, secrets.as_object().unwrap(), &environment)
+    S3::new(settings, secrets.as_object().unwrap(), &context)
 }
 
 fn path(text: &str) -> Path {

@@ -17,7 +17,7 @@ use super::metered::{Allowance, Metered};
 use super::tls::Tls;
 use crate::egress::Egress;
 use crate::error::FetchError;
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::pace::Pace;
 
 /// How many bytes may be received outside of rows.
@@ -44,7 +44,7 @@ pub(super) struct Server {
     pub(super) password: Option<String>,
     pub(super) egress: Egress,
     pub(super) tls: Arc<rustls::ClientConfig>,
-    pub(super) environment: Arc<Environment>,
+    pub(super) context: Arc<SourceContext>,
 }
 
 /// An open session. Dropped, it closes its connection, in any state.
@@ -113,7 +113,7 @@ impl Server {
         let wrong = |_| FetchError::BadContent;
         let name: &str = row.try_get(0).map_err(wrong)?;
         let is_privileged: bool = row.try_get(1).map_err(wrong)?;
-        let is_own_name = self.environment.own_database.as_ref().is_some_and(|(_, _, own)| own == name);
+        let is_own_name = self.context.own_database.as_ref().is_some_and(|(_, _, own)| own == name);
         if is_privileged || (is_own && is_own_name) {
             return Err(FetchError::NotAllowed);
         }
@@ -153,7 +153,7 @@ impl Server {
 
     /// Whether a stream leads to the server of the process's own database.
     async fn is_own_server(&self, stream: &TcpStream) -> Result<bool, FetchError> {
-        let Some((host, port, _)) = &self.environment.own_database else { return Ok(false) };
+        let Some((host, port, _)) = &self.context.own_database else { return Ok(false) };
         let ends = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
         let (peer, local) = ends.map_err(|_| FetchError::Unreachable)?;
         if peer.port() != *port {
@@ -165,7 +165,7 @@ impl Server {
         let own = match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
             Ok(address) => vec![address],
             // What cannot be compared is not allowed.
-            Err(_) => self.environment.resolver.resolve(host).await.map_err(|_| FetchError::NotAllowed)?,
+            Err(_) => self.context.resolver.resolve(host).await.map_err(|_| FetchError::NotAllowed)?,
         };
         let peer_address = peer.ip().to_canonical();
         let is_same = |own: &IpAddr| {

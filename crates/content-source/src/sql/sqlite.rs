@@ -19,7 +19,7 @@ use super::rows::Rows;
 use super::statement::Statement;
 use crate::blocking::{CancelOnDrop, blocking};
 use crate::error::FetchError;
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 use crate::location::Format;
 use crate::paths;
 use crate::source::{Bounds, Content};
@@ -43,7 +43,7 @@ const SETUP: &str = "pragma hard_heap_limit = 268435456; pragma temp_store = mem
 
 pub(super) struct Sqlite {
     path: PathBuf,
-    environment: Arc<Environment>,
+    context: Arc<SourceContext>,
 }
 
 /// The statements of the process, which share its memory limit.
@@ -112,8 +112,8 @@ struct Run {
 }
 
 impl Sqlite {
-    pub(super) fn new(path: PathBuf, environment: Arc<Environment>) -> Self {
-        Self { path, environment }
+    pub(super) fn new(path: PathBuf, context: Arc<SourceContext>) -> Self {
+        Self { path, context }
     }
 
     /// The rows of a statement.
@@ -162,11 +162,11 @@ impl Sqlite {
         bytes: u64,
         work: impl FnOnce(&Connection, &Running<'_>) -> Result<T, FetchError> + Send + 'static,
     ) -> Result<T, FetchError> {
-        let (path, environment) = (self.path.clone(), Arc::clone(&self.environment));
+        let (path, context) = (self.path.clone(), Arc::clone(&self.context));
         let cancel = CancelOnDrop::default();
         let is_cancelled = cancel.flag();
         blocking(move || {
-            let path = paths::resolve_own(&path, &environment)?;
+            let path = paths::resolve_own(&path, &context)?;
             if !std::fs::metadata(&path).is_ok_and(|found| found.is_file()) {
                 return Err(FetchError::Unreachable);
             }

@@ -12,7 +12,7 @@ use super::*;
 #[test]
 fn settings_that_are_refused_name_their_member() {
     let folder = tempfile::tempdir().unwrap();
-    let environment = support::environment(folder.path(), None);
+    let context = support::context(folder.path(), None);
     let file = |name: &str| format!("sqlite:{}/{name}", folder.path().display());
     let channel = "ü".repeat(32);
     let cases = [
@@ -65,7 +65,7 @@ fn settings_that_are_refused_name_their_member() {
         ),
     ];
     for (settings, secrets, expected) in cases {
-        let refused = Sql::new(&settings, secrets.as_object().unwrap(), &environment).unwrap_err();
+        let refused = Sql::new(&settings, secrets.as_object().unwrap(), &context).unwrap_err();
         assert_eq!(refused.to_string(), expected, "{settings}");
     }
 }

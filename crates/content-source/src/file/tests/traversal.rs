@@ -205,7 +205,7 @@ async fn only_regular_files_are_read() {
     let listener = UnixListener::bind(files.path("root/socket")).unwrap();
     answers(&files.source(), vec![("fifo", MISSING), ("socket", MISSING), ("fifo/", MISSING)]).await;
     drop(listener);
-    let system = environment(vec!["/dev".into(), "/proc".into()], &files.path("data"));
+    let system = context(vec!["/dev".into(), "/proc".into()], &files.path("data"));
     let devices = source("/dev".as_ref(), &system);
     let cases =
         vec![("null", MISSING), ("zero", MISSING), ("full", MISSING), ("random", MISSING), ("tty", MISSING)];

@@ -128,7 +128,7 @@ async fn a_refused_address_is_never_connected_to() {
     for host in hosts {
         let settings =
             json!({"baseUrl": format!("http://{host}:{}", server.port), "allowNetworks": ["10.0.0.0/8"]});
-        let source = connect(Kind::Http, &settings, &Map::new(), &server::environment()).unwrap();
+        let source = connect(Kind::Http, &settings, &Map::new(), &server::context()).unwrap();
         let expected = if host == "API.test." { FetchError::Unreachable } else { FetchError::NotAllowed };
         assert_eq!(body(&source, "a").await, Err(expected), "{host}");
     }

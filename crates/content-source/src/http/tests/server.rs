@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::egress::Resolve;
-use crate::kind::Environment;
+use crate::kind::SourceContext;
 
 /// What the server does for an answer. After the last step the connection is closed.
 #[derive(Debug, Clone)]
@@ -209,8 +209,8 @@ impl Resolve for TestResolver {
     }
 }
 
-pub(super) fn environment() -> Arc<Environment> {
-    Arc::new(Environment {
+pub(super) fn context() -> Arc<SourceContext> {
+    Arc::new(SourceContext {
         file_roots: Vec::new(),
         denied_paths: Vec::new(),
         cache_dir: PathBuf::new(),

@@ -93,7 +93,7 @@ fn refused_settings_name_the_member_and_tell_no_secret() {
         (json!({"baseUrl": base, "ca": "x"}), json!({}), "settings.ca must have certificates in PEM"),
     ];
     for (settings, secrets, expected) in cases {
-        let refused = connect(Kind::Http, &settings, secrets.as_object().unwrap(), &server::environment());
+        let refused = connect(Kind::Http, &settings, secrets.as_object().unwrap(), &server::context());
         assert_eq!(refused.unwrap_err().to_string(), expected);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::support::{Cluster, environment, text};
+use super::support::{Cluster, context, text};
 use super::*;
 
 const SETUP: &str = "create role reader login; create role other login;
@@ -155,8 +155,8 @@ async fn roles_and_databases_that_are_too_powerful_are_refused() {
             "allowNetworks": ["127.0.0.1"],
             "statements": {"one": "select 1"},
         });
-        let environment = environment(cluster.folder.path(), own.clone());
-        let source = Sql::new(&settings, &Map::new(), &environment).unwrap();
+        let context = context(cluster.folder.path(), own.clone());
+        let source = Sql::new(&settings, &Map::new(), &context).unwrap();
         assert_eq!(text(&source, "@one", &[], Format::Text).await, expected, "{role} {own:?}");
     }
     cluster.stop().await;

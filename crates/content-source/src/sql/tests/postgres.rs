@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::support::{BOUNDS, Case, Cluster, environment, location, text};
+use super::support::{BOUNDS, Case, Cluster, context, location, text};
 use super::*;
 use crate::pace::assert_paced;
 use crate::source::Content;
@@ -222,12 +222,12 @@ async fn postgres_is_verified_by_tls_outside_allowed_networks() {
             Err(FetchError::NotAllowed),
         ),
     ];
-    let mut environment = environment(cluster.folder.path(), None);
-    Arc::get_mut(&mut environment).unwrap().resolver = Arc::new(Loopback);
+    let mut context = context(cluster.folder.path(), None);
+    Arc::get_mut(&mut context).unwrap().resolver = Arc::new(Loopback);
     for (settings, expected) in cases {
         let mut settings = settings;
         settings["allowStatements"] = json!(true);
-        let source = Sql::new(&settings, &Map::new(), &environment).unwrap();
+        let source = Sql::new(&settings, &Map::new(), &context).unwrap();
         assert_eq!(text(&source, "select 1", &[], Format::Text).await, expected, "{settings}");
     }
     cluster.stop().await;

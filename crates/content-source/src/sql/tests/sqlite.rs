@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::support::{BOUNDS, Case, environment, location, text};
+use super::support::{BOUNDS, Case, context, location, text};
 use super::*;
 use crate::pace::assert_paced;
 use crate::source::Content;
@@ -23,7 +23,7 @@ fn connect(folder: &std::path::Path, name: &str) -> Sql {
         "statements": {"city": "select name from city where id = {id};"},
         "allowStatements": true,
     });
-    Sql::new(&settings, &Map::new(), &environment(folder, None)).unwrap()
+    Sql::new(&settings, &Map::new(), &context(folder, None)).unwrap()
 }
 
 #[tokio::test]

@@ -23,8 +23,8 @@ pub(super) type Case =
     (&'static str, &'static [(&'static str, &'static str)], Format, Result<&'static str, FetchError>);
 
 /// What a process allows that has one root of files.
-pub(super) fn environment(root: &Path, own: Option<(String, u16, String)>) -> Arc<Environment> {
-    Arc::new(Environment {
+pub(super) fn context(root: &Path, own: Option<(String, u16, String)>) -> Arc<SourceContext> {
+    Arc::new(SourceContext {
         file_roots: vec![root.to_owned()],
         denied_paths: vec![root.join("denied")],
         cache_dir: root.join("cache"),
@@ -91,7 +91,7 @@ impl Cluster {
             "allowStatements": true,
         });
         settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        Sql::new(&settings, &Map::new(), &environment(self.folder.path(), None)).unwrap()
+        Sql::new(&settings, &Map::new(), &context(self.folder.path(), None)).unwrap()
     }
 
     pub(super) async fn stop(self) {

@@ -6,7 +6,7 @@ use super::output::Failure;
 use crate::config::{self, Environment, Flags, Loaded, Purpose};
 
 /// The environment and the flags of a command.
-pub(super) struct Sources<'a> {
+pub(super) struct Invocation<'a> {
     pub(super) environment: &'a Environment,
     pub(super) flags: Flags,
     /// The context whose gateway is called.
@@ -15,7 +15,7 @@ pub(super) struct Sources<'a> {
     pub(super) cacert: Option<PathBuf>,
 }
 
-impl Sources<'_> {
+impl Invocation<'_> {
     /// Loads and validates the settings.
     pub(super) fn load(&self, purpose: Purpose) -> Result<Loaded, Failure> {
         Ok(config::load(self.environment, &self.flags, purpose)?)

@@ -98,7 +98,7 @@ pub trait FaultInjector: Send + Sync {
 
 /// Time, randomness and fault injection.
 #[derive(Clone)]
-pub struct Sources {
+pub struct System {
     /// The current time.
     pub clock: Arc<dyn Clock>,
     /// Random bytes.
@@ -107,9 +107,9 @@ pub struct Sources {
     pub fault_injector: Option<Arc<dyn FaultInjector>>,
 }
 
-impl Sources {
-    /// The system's sources; the clock is corrected to that of the database.
-    pub fn system() -> Self {
+impl System {
+    /// Those of the operating system; the clock is corrected to that of the database.
+    pub fn real() -> Self {
         Self {
             clock: Arc::new(DatabaseClock::new(SystemClock)),
             random: Arc::new(SystemRandom),
@@ -158,9 +158,9 @@ impl From<RandomError> for Fault {
     }
 }
 
-impl fmt::Debug for Sources {
+impl fmt::Debug for System {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sources").finish_non_exhaustive()
+        f.debug_struct("System").finish_non_exhaustive()
     }
 }
 
