@@ -49,7 +49,7 @@ pub(crate) struct Growth {
     #[arg(long, value_delimiter = ',', default_value = "10000,60000", value_parser = at_least_one)]
     cold: Vec<usize>,
     /// Resources of the large agent; a multiple of 100
-    #[arg(long, default_value_t = 100_000, value_parser = at_least_one)]
+    #[arg(long, default_value_t = 100_000, value_parser = pages_of_100)]
     large: usize,
     /// How often each is measured; the tables give medians
     #[arg(long, default_value_t = 5)]
@@ -108,6 +108,13 @@ pub(crate) async fn run(options: &Growth) -> Result<(), Error> {
 
 fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a number from 1 on".to_owned())
+}
+
+fn pages_of_100(text: &str) -> Result<usize, String> {
+    at_least_one(text)
+        .ok()
+        .filter(|number| number % PAGE == 0)
+        .ok_or_else(|| "expected a multiple of 100".to_owned())
 }
 
 /// One read of each of these agents.
@@ -303,7 +310,7 @@ fn pages_chart(pages: &[Page]) -> Chart {
             .collect(),
     };
     Chart {
-        title: "CPU of a list of 100 resources",
+        title: "CPU of a page of a list",
         x: Axis { label: "resources of the agent", scale: Scale::Logarithmic },
         y: Axis { label: "µs", scale: Scale::Linear },
         lines: vec![

@@ -160,6 +160,10 @@ impl Chart {
             line(format!(
                 "<polyline points=\"{path}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"/>"
             ));
+            for (a, b) in points {
+                let [a, b] = [x.place(*a), y.place(*b)];
+                line(format!("<circle cx=\"{a:.1}\" cy=\"{b:.1}\" r=\"2.5\" fill=\"{color}\"/>"));
+            }
             line(format!("<text x=\"{}\" y=\"{legend}\" fill=\"{color}\">{name}</text>", end + 10.0));
             legend += 18.0;
         }

@@ -203,7 +203,7 @@ pub(super) async fn list(
         None => own,
     };
     let uid = tenant.map_or(Uuid::nil(), |tenant| tenant.0);
-    let page = PageParams::new(params.limit, params.cursor).open(&app.cursors, "agents", uid)?;
+    let page = PageParams::new(params.limit, params.cursor).verify(&app.cursor_signer, "agents", uid)?;
     let agents = app.identity.agents(tenant, &page.after, page.read()).await?;
     Ok(page.answer(agents, |agent| agent.slug.to_string(), AgentView::from))
 }

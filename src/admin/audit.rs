@@ -88,7 +88,7 @@ pub(super) async fn read(
     }
     let agent = filter.agent.as_ref().map(AgentFilter::fingerprint);
     let uid = agent.or(filter.tenant.map(|tenant| tenant.0)).unwrap_or_default();
-    let page = page.open(&app.cursors, "audit", uid)?;
+    let page = page.verify(&app.cursor_signer, "audit", uid)?;
     let intake = &authority.call().intake;
     let _permit = intake.wait(app.queries.acquire_audit_read(intake.payer())).await?;
     let sees_hidden = authority.audit()?.sees_hidden();

@@ -104,7 +104,7 @@ pub(super) async fn list(
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
-    let page = params.open(&app.cursors, "connections", Uuid::nil())?;
+    let page = params.verify(&app.cursor_signer, "connections", Uuid::nil())?;
     let stored = app.connections.list(None, &page.after, page.read()).await?;
     Ok(page.answer(stored, |stored| stored.slug.to_string(), |stored| view(&app.connections, stored)))
 }
@@ -200,7 +200,7 @@ pub(super) async fn list_of_tenant(
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
     let tenant = authority.tenant(&app.identity, &slug).await?.uid;
-    let page = params.open(&app.cursors, "connections", tenant.0)?;
+    let page = params.verify(&app.cursor_signer, "connections", tenant.0)?;
     let stored = app.connections.list(Some(tenant), &page.after, page.read()).await?;
     let usable = |stored: StoredConnection| UsableConnection {
         state: state(&stored, in_use(&app.connections, &stored).as_ref(), Some(tenant)),

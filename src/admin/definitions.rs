@@ -84,7 +84,7 @@ impl CatalogCall {
     }
 
     async fn page<K: Form>(&self, agent: &Agent, params: &PageParams) -> Result<Items<K::View>, Fault> {
-        let page = params.open(&self.app.cursors, K::LIST, agent.uid.0)?;
+        let page = params.verify(&self.app.cursor_signer, K::LIST, agent.uid.0)?;
         let found = self.app.catalog.definitions::<K>(agent, &page.after, page.limit).await?;
         let position = |definition: &K| -> String {
             let key: &str = definition.key().borrow();

@@ -134,7 +134,7 @@ pub(super) async fn create(
 )]
 pub(super) async fn list(call: CatalogCall, Params(params): Params<PageParams>) -> Answer<impl IntoResponse> {
     let agent = call.agent().await?;
-    let page = params.open(&call.app.cursors, "hooks", agent.uid.0)?;
+    let page = params.verify(&call.app.cursor_signer, "hooks", agent.uid.0)?;
     let after = page.after.parse().unwrap_or_default();
     let hooks = call.app.connections.hooks(AgentRef::from(&agent), after, page.read()).await?;
     Ok(page.answer(hooks, |hook| hook.uid.to_string(), HookView::from))

@@ -200,7 +200,7 @@ async fn list(
     (tenant, agent): (TenantId, Option<AgentId>),
     params: &PageParams,
 ) -> Result<Json<Items<KeyView>>, Fault> {
-    let page = params.open(&app.cursors, "keys", agent.map_or(tenant.0, |agent| agent.0))?;
+    let page = params.verify(&app.cursor_signer, "keys", agent.map_or(tenant.0, |agent| agent.0))?;
     let after = page.after.parse().unwrap_or(Uuid::nil());
     let keys = app.identity.keys(tenant, agent, after, page.read()).await?;
     Ok(page.answer(keys, |key| key.uid.to_string(), KeyView::from))

@@ -29,9 +29,9 @@ impl PageParams {
     }
 
     /// Verifies the cursor for the list, and the limit.
-    pub(super) fn open<'a>(
+    pub(super) fn verify<'a>(
         &self,
-        cursors: &'a CursorSigner,
+        cursor_signer: &'a CursorSigner,
         list: &'static str,
         uid: Uuid,
     ) -> Result<Page<'a>, Fault> {
@@ -39,14 +39,15 @@ impl PageParams {
         if !(1..=MAX_LIMIT).contains(&limit) {
             return Err(Fault::invalid_params(format!("limit must be 1 to {MAX_LIMIT}")));
         }
-        let after = self.cursor.as_deref().map(|cursor| cursors.verify(list, uid, cursor)).transpose()?;
-        Ok(Page { cursors, list, uid, limit, after: after.unwrap_or_default() })
+        let after =
+            self.cursor.as_deref().map(|cursor| cursor_signer.verify(list, uid, cursor)).transpose()?;
+        Ok(Page { cursor_signer, list, uid, limit, after: after.unwrap_or_default() })
     }
 }
 
 /// The position and size of a page.
 pub(super) struct Page<'a> {
-    cursors: &'a CursorSigner,
+    cursor_signer: &'a CursorSigner,
     list: &'static str,
     uid: Uuid,
     /// The maximum number of items.
@@ -91,7 +92,7 @@ impl Page<'_> {
         show: impl Fn(R) -> T,
     ) -> Items<T> {
         let last = rows.last().filter(|_| more).map(position);
-        let next_cursor = last.map(|last| self.cursors.sign(self.list, self.uid, &last));
+        let next_cursor = last.map(|last| self.cursor_signer.sign(self.list, self.uid, &last));
         Items { items: rows.into_iter().map(show).collect(), next_cursor }
     }
 }

@@ -34,7 +34,7 @@ pub struct Admin {
     /// The audit log.
     pub audit: AuditReader,
     /// Authenticates the cursors of lists.
-    pub cursors: CursorSigner,
+    pub cursor_signer: CursorSigner,
     /// Verifies credentials, and charges requests to the rate limits.
     pub authenticator: Authenticator,
     /// Bounds the queries of calls.

@@ -142,7 +142,7 @@ pub(super) async fn list(
     Params(params): Params<PageParams>,
 ) -> Answer<impl IntoResponse> {
     authority.operator()?;
-    let page = params.open(&app.cursors, "tenants", Uuid::nil())?;
+    let page = params.verify(&app.cursor_signer, "tenants", Uuid::nil())?;
     let tenants = app.identity.tenants(&page.after, page.read()).await?;
     Ok(page.answer(tenants, |tenant| tenant.slug.to_string(), TenantView::from))
 }

@@ -62,7 +62,7 @@ pub(super) async fn build(
     let store = Store::new(database);
     let secret = startup::prepare(&store, &system, &listeners.gateway).await?;
     connection_keys::create_own(settings, &store, &system).await?;
-    let cursors = CursorSigner::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
+    let cursor_signer = CursorSigner::new(&secret).ok_or(StoreError::Unreadable("cursor secret"))?;
     let feed = Feed::new(store.clone(), system.clone(), listeners.instance, feed_options(settings));
     let feed = Arc::new(feed);
     let background = Background::default();
@@ -96,7 +96,8 @@ pub(super) async fn build(
         answers: AnswerMeter::default(),
         started: (system.clock.now() - OffsetDateTime::UNIX_EPOCH).as_seconds_f64(),
     };
-    let shared = Shared { settings, services: &services, cursors, authenticator, recorder, limits, tracer };
+    let shared =
+        Shared { settings, services: &services, cursor_signer, authenticator, recorder, limits, tracer };
     let endpoint = shared.endpoint(&feed, listeners.stop.clone());
     let admin = admin::router(Arc::new(shared.admin(&feed)));
     let options = shared.surface_options(&credentials);
@@ -183,7 +184,7 @@ fn gateway_options(settings: &Settings) -> GatewayOptions {
 struct Shared<'a> {
     settings: &'a Settings,
     services: &'a DatabaseServices,
-    cursors: CursorSigner,
+    cursor_signer: CursorSigner,
     authenticator: Authenticator,
     recorder: Arc<RequestRecorder>,
     limits: Arc<Limits>,
@@ -201,7 +202,7 @@ impl Shared<'_> {
             budget: Arc::clone(&self.services.budget),
             tracer: self.tracer.clone(),
         };
-        let keys = (self.cursors.clone(), self.authenticator.clone());
+        let keys = (self.cursor_signer.clone(), self.authenticator.clone());
         Endpoint::new(services, keys, endpoint_options(self.settings), closing)
     }
 
@@ -226,7 +227,7 @@ impl Shared<'_> {
                 tenant: settings.limits.tenant,
             },
             costs: settings.costs,
-            cursors: self.cursors.clone(),
+            cursor_signer: self.cursor_signer.clone(),
             content_limits: content_limits(settings),
             manifests: ManifestLimits::new(settings.limits.manifest_bytes),
         }

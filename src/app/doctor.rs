@@ -3,8 +3,9 @@
 mod files;
 
 use std::fs;
+use std::path::Path;
 
-use embedded_postgres::EmbeddedError;
+use embedded_postgres::{Embedded, EmbeddedError};
 use time::OffsetDateTime;
 use x509_parser::pem::Pem;
 
@@ -62,7 +63,7 @@ pub async fn diagnose(settings: &Settings, at: DiagnosedAt) -> Diagnosis {
     files::check(&mut found, settings, &checked.files);
     check_certificate(&mut found, settings);
     if settings.database.url.is_none() && running {
-        found.ok("database", "embedded, in use by the running gateway, which reports its state");
+        check_embedded(&mut found, &settings.embedded.data_dir);
     } else {
         check_database(&mut found, settings, running).await;
     }
@@ -163,6 +164,20 @@ fn check_certificate(found: &mut Diagnosis, settings: &Settings) {
 fn expiry(pem: &[u8]) -> Option<OffsetDateTime> {
     let first = Pem::iter_from_buffer(pem).next()?.ok()?;
     Some(first.parse_x509().ok()?.validity().not_after.to_datetime())
+}
+
+/// The embedded database beside a running gateway, which has locked it.
+fn check_embedded(found: &mut Diagnosis, data_dir: &Path) {
+    const OTHER: &str =
+        "the running gateway has another database, or is creating it: use its settings, in its directory";
+    match Embedded::exists(data_dir) {
+        Ok(true) => found.ok("database", "embedded, in use by the running gateway, which reports its state"),
+        Ok(false) => {
+            let none = AppError::NoDatabase(data_dir.display().to_string());
+            found.warn("database", none.to_string(), OTHER);
+        }
+        Err(error) => found.fail("database", error.to_string(), "see docs/troubleshooting.md"),
+    }
 }
 
 async fn check_database(found: &mut Diagnosis, settings: &Settings, running: bool) {

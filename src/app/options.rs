@@ -214,9 +214,9 @@ mod tests {
         let loaded = config::load(&environment, &Flags::default(), Purpose::Assist).ok().unwrap();
         let own = ("db.example".to_owned(), 6_432, "waggle".to_owned());
         let location = DatabaseLocation { host: own.0.clone(), port: own.1, database: own.2.clone() };
-        let environment = source_context(&loaded.settings, &location);
+        let context = source_context(&loaded.settings, &location);
         let denied = ["data", "sources.key", "operator.keys", "audit.key", "tls.key"];
-        assert_eq!(environment.denied_paths, denied.map(|name| PathBuf::from("/own").join(name)));
-        assert_eq!(environment.own_database, Some(own));
+        assert_eq!(context.denied_paths, denied.map(|name| PathBuf::from("/own").join(name)));
+        assert_eq!(context.own_database, Some(own));
     }
 }

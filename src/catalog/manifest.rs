@@ -17,7 +17,7 @@ use super::target::Target;
 use crate::model::agent::Agent;
 use crate::model::audit::chain::Digest;
 use crate::model::audit::event::ChangeHashes;
-use crate::model::audit::fingerprint::{Fingerprint, combined};
+use crate::model::audit::fingerprint::{Fingerprint, combine_fingerprints};
 use crate::model::audit::write::AuditedWrite;
 use crate::model::content::ContentHash;
 use crate::model::definition::DefinitionKind;
@@ -282,7 +282,8 @@ fn summary_of_all(target: &Target, stored: &ByKind<Stored>, wanted: &NewManifest
         before.push(prints::<K>(stored));
         after.push(new_prints::<K>(stored, wanted));
     });
-    let difference = ChangeHashes { before: Some(combined(before)), after: Some(combined(after)) };
+    let difference =
+        ChangeHashes { before: Some(combine_fingerprints(before)), after: Some(combine_fingerprints(after)) };
     target.summary_of("manifest", difference)
 }
 

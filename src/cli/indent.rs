@@ -1,10 +1,10 @@
-//! JSON for people that is compared by its bytes.
+//! JSON of a manifest for people: its outer levels are indented, deeper ones are printed as received.
 
 /// How many levels of a manifest are indented: its members, its lists, and the members of their items. Deeper levels are
 /// printed as received, since an owner's own JSON is compared by its bytes.
 const INDENTED_LEVELS: usize = 3;
 
-/// JSON with its outermost levels indented.
+/// Indents the outer levels of a JSON document.
 pub(super) fn indent(json: &str) -> String {
     let mut text = String::with_capacity(json.len() + json.len() / 8);
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);

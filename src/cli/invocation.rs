@@ -1,4 +1,4 @@
-//! The layers of a command's settings.
+//! What a command is run with: the environment, its flags, and the context of its gateway.
 
 use std::path::PathBuf;
 

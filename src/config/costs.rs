@@ -41,7 +41,7 @@ impl Costs {
     pub(super) fn fit(&mut self, burst: u32, reader: &mut Reader) {
         if burst < self.stream && !reader.was_given("costs.stream") {
             self.stream = burst;
-            reader.show("costs.stream", &Count(0..=1_000), &burst);
+            reader.override_displayed("costs.stream", &Count(0..=1_000), &burst);
         }
     }
 

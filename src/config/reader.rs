@@ -15,7 +15,7 @@ pub(super) struct Entry {
     /// Where the value was set; `None` for a default.
     pub(super) source: Option<Source>,
     /// The digest of a secret as it was given, by which a change is recognized.
-    pub(super) secret: Option<[u8; 32]>,
+    pub(super) secret_digest: Option<[u8; 32]>,
     /// The documentation, line by line.
     pub(super) documentation: &'static [&'static str],
     pub(super) reference: Reference,
@@ -121,10 +121,10 @@ impl Reader {
         source: Option<Source>,
         digest: Option<[u8; 32]>,
     ) {
-        let secret = digest.filter(|_| value == Some(DisplayValue::Secret));
+        let secret_digest = digest.filter(|_| value == Some(DisplayValue::Secret));
         let documentation = std::mem::take(&mut self.documentation);
         let reference = std::mem::take(&mut self.reference);
-        self.entries.push(Entry { name, value, source, secret, documentation, reference });
+        self.entries.push(Entry { name, value, source, secret_digest, documentation, reference });
     }
 
     /// Whether any layer sets the setting, validly or not. It must have been read.
@@ -132,8 +132,8 @@ impl Reader {
         self.entries.iter().any(|entry| entry.name == name && entry.source.is_some())
     }
 
-    /// Shows another value of a setting that was read, for a default that settings below it decide.
-    pub(super) fn show<K: Kind>(&mut self, name: &str, kind: &K, value: &K::Value) {
+    /// Displays another value of a setting that was read, for a default that settings below it decide.
+    pub(super) fn override_displayed<K: Kind>(&mut self, name: &str, kind: &K, value: &K::Value) {
         if let Some(entry) = self.entries.iter_mut().find(|entry| entry.name == name) {
             entry.value = Some(kind.display(value));
         }

@@ -30,7 +30,8 @@ impl Listing {
     /// The settings whose values differ, from any source.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let pairs = self.0.iter().zip(&other.0);
-        let differing = pairs.filter(|(one, other)| (&one.value, one.secret) != (&other.value, other.secret));
+        let differing = pairs
+            .filter(|(one, other)| (&one.value, one.secret_digest) != (&other.value, other.secret_digest));
         differing.map(|(one, _)| one.name).collect()
     }
 

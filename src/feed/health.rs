@@ -27,7 +27,7 @@ pub struct FeedOptions {
 }
 
 /// How long a replica trusts its memory after it sent the last probe that was answered.
-pub(super) fn probe_lease(options: &FeedOptions) -> Duration {
+pub(super) fn trust_period(options: &FeedOptions) -> Duration {
     options.probe * 2
 }
 
@@ -53,7 +53,7 @@ impl FeedHealth {
             probe: AtomicU64::new(0),
             connected: AtomicBool::new(false),
             sweep: AtomicU64::new(0),
-            probe_within: probe_lease(options),
+            probe_within: trust_period(options),
             sweep_within: options.sweep * 2,
         }
     }
@@ -65,7 +65,7 @@ impl FeedHealth {
     }
 
     /// Records that the connection is lost. Another replica may see that it is closed before this one does, and waits for
-    /// a lease from then on.
+    /// the trust period from then on.
     pub(super) fn record_loss(&self) {
         self.connected.store(false, Ordering::Release);
     }

@@ -51,7 +51,7 @@ impl Feed {
                 break;
             }
         }
-        // Otherwise the next event of every other replica waits for a lease.
+        // Otherwise the next event of every other replica waits for the trust period.
         if let Some(registered) = registered {
             let _ = timeout(self.options.probe, self.store.unregister_listener(registered)).await;
         }

@@ -20,11 +20,11 @@ use crate::store::notify::{FeedMessage, NotifySender};
 const FEW_REPLICAS: usize = 4;
 /// The number of reads of their acknowledgements without a wait: timers are too coarse for a shorter one.
 const READS_AT_ONCE: u32 = 3;
-/// Wait before acknowledgements are read otherwise; doubled each time until all are there, up to [`LAST_WAIT`]. The first
+/// Wait before acknowledgements are read otherwise; doubled each time until all are there, up to [`MAX_WAIT`]. The first
 /// wait for many replicas is most of the time that their acknowledgements took the last time, if that is longer: a read of
 /// what many connections show is expensive.
 const FIRST_WAIT: Duration = Duration::from_millis(1);
-const LAST_WAIT: Duration = Duration::from_millis(16);
+const MAX_WAIT: Duration = Duration::from_millis(16);
 /// Wait after a read that failed: the next one opens a connection.
 const FAILURE_WAIT: Duration = Duration::from_millis(50);
 
@@ -37,7 +37,7 @@ struct Schedule {
     reads: u32,
     /// When it was received.
     received: Instant,
-    /// How long acknowledgements took the last time that they took at most [`LAST_WAIT`].
+    /// How long acknowledgements took the last time that they took at most [`MAX_WAIT`].
     usual: Duration,
 }
 
@@ -197,7 +197,7 @@ impl Schedule {
     /// Records that a read that began at `read` found that all replicas have acknowledged what was requested.
     fn all_acknowledged(&mut self, read: Instant) {
         let took = read.saturating_duration_since(self.received);
-        if took <= LAST_WAIT {
+        if took <= MAX_WAIT {
             // After a single read they may have taken much less than the wait for it: the next waits are shorter, until one needs
             // a second read.
             self.usual = if self.reads == 0 { took * 3 / 4 } else { took };
@@ -225,10 +225,10 @@ fn reads_at_once(replicas: usize) -> u32 {
 fn wait_before_read(reads: u32, replicas: usize, usual: Duration) -> Duration {
     let at_once = reads_at_once(replicas);
     if at_once == 0 && reads == 0 {
-        return (usual * 3 / 4).clamp(FIRST_WAIT, LAST_WAIT);
+        return (usual * 3 / 4).clamp(FIRST_WAIT, MAX_WAIT);
     }
     let waits = if at_once == 0 { reads.checked_sub(1) } else { reads.checked_sub(at_once) };
-    waits.map_or(Duration::ZERO, |waits| Backoff::new(FIRST_WAIT, LAST_WAIT).delay(waits))
+    waits.map_or(Duration::ZERO, |waits| Backoff::new(FIRST_WAIT, MAX_WAIT).delay(waits))
 }
 
 #[cfg(test)]
@@ -238,7 +238,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::{
-        FAILURE_WAIT, FEW_REPLICAS, FIRST_WAIT, LAST_WAIT, READS_AT_ONCE, Schedule, wait_before_read,
+        FAILURE_WAIT, FEW_REPLICAS, FIRST_WAIT, MAX_WAIT, READS_AT_ONCE, Schedule, wait_before_read,
     };
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
         schedule.read_for_request(1);
         assert_eq!(schedule.reads, 0, "nothing was awaited");
         let before = Instant::now();
-        (schedule.reads, schedule.read) = (9, Some(before + LAST_WAIT));
+        (schedule.reads, schedule.read) = (9, Some(before + MAX_WAIT));
         schedule.read_for_request(1);
         assert_eq!(schedule.reads, READS_AT_ONCE);
         assert!(schedule.read.unwrap() >= before + FIRST_WAIT);

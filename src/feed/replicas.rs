@@ -8,7 +8,7 @@
 //!
 //! A replica trusts its memory only while the probes of its connection are answered ([`super::health`]), and
 //! registers a connection before it trusts it. A replica that may answer from memory is therefore registered, and
-//! its connection has shown another probe within a lease.
+//! its connection has shown another probe within the trust period.
 
 mod state;
 
@@ -27,7 +27,7 @@ use state::State;
 #[derive(Debug)]
 pub(super) struct Replicas {
     /// How long a replica trusts its memory after its last answered probe, and a little more.
-    lease: Duration,
+    trust_period: Duration,
     state: Mutex<State>,
     changed: watch::Sender<()>,
     /// Notified when a request of this replica is received back, so that acknowledgements can be read.
@@ -36,9 +36,9 @@ pub(super) struct Replicas {
 
 impl Replicas {
     /// `instance` is unique to this process.
-    pub(super) fn new(instance: Uuid, lease: Duration) -> Self {
+    pub(super) fn new(instance: Uuid, trust_period: Duration) -> Self {
         let state = Mutex::new(State::new(instance.as_u64_pair().1));
-        Self { lease, state, changed: watch::Sender::new(()), collect: Notify::new() }
+        Self { trust_period, state, changed: watch::Sender::new(()), collect: Notify::new() }
     }
 
     /// A new identifier of a connection.
@@ -143,8 +143,10 @@ impl Replicas {
         now: Instant,
     ) -> (Option<RequestId>, Vec<ListenerId>) {
         let mut state = self.state.lock();
-        let gone = state.see(shown, received, self.lease, now);
-        let Some(acknowledged) = state.acknowledged_by_all(self.lease, now) else { return (None, gone) };
+        let gone = state.see(shown, received, self.trust_period, now);
+        let Some(acknowledged) = state.acknowledged_by_all(self.trust_period, now) else {
+            return (None, gone);
+        };
         state.acknowledged = state.acknowledged.max(acknowledged);
         let newest = state.take_acknowledged();
         drop(state);

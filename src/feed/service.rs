@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::follower::FeedFollower;
-use super::health::{FeedHealth, FeedOptions, probe_lease};
+use super::health::{FeedHealth, FeedOptions, trust_period};
 use super::hub::streams::Hub;
 use super::pending::PendingMessages;
 use super::replicas::Replicas;
@@ -73,7 +73,7 @@ impl Feed {
     pub fn new(store: Store, system: System, instance: Uuid, options: FeedOptions) -> Self {
         Self {
             health: FeedHealth::new(&options),
-            replicas: Replicas::new(instance, probe_lease(&options) + CLOCK_PRECISION),
+            replicas: Replicas::new(instance, trust_period(&options) + CLOCK_PRECISION),
             hub: Arc::new(Hub::new(options.timeout, options.traces)),
             store,
             system,

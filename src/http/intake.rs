@@ -21,7 +21,7 @@ use crate::model::audit::write::AuditedCall;
 use crate::model::caller::Payer;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::quota::limits::{CallInFlight, Limits, RateLimitStatus, UploadReservation};
+use crate::quota::limits::{BodyReservation, CallInFlight, Limits, RateLimitStatus};
 
 /// Answers up to this many bytes have no reservation: the bounds on connections and requests bound them.
 const SHORT_ANSWER: usize = 64 * 1024;
@@ -46,7 +46,7 @@ struct HeldPermits {
     queries: Option<Arc<QueryLimiter>>,
     query: Option<QueryPermit>,
     work: Option<OwnedSemaphorePermit>,
-    body: Option<UploadReservation>,
+    body: Option<BodyReservation>,
     call: Option<CallInFlight>,
     status: Option<RateLimitStatus>,
 }
@@ -231,7 +231,7 @@ impl Intake {
 /// Bytes of an answer, and the reservation of their memory.
 struct ReservedAnswer {
     answer: Bytes,
-    _reserved: UploadReservation,
+    _reserved: BodyReservation,
 }
 
 impl AsRef<[u8]> for ReservedAnswer {

@@ -105,7 +105,7 @@ impl OriginRules {
 
     /// Whether the host of a request is an IP literal, `localhost` or one of the allowed hosts. A name of DNS
     /// rebinding is none of them, even if any host is allowed.
-    pub fn names_this_machine(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+    pub fn has_literal_or_allowed_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         host_of(uri, headers.get(HOST)).is_some_and(|host| {
             let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
             literal.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost") || self.names(host)
@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn only_ip_literals_and_known_names_name_this_machine() {
+    fn only_ip_literals_and_allowed_names_are_accepted() {
         for hosts in [None, Some(vec!["mcp.example.com".to_owned()])] {
             let known = hosts.is_some();
             let rules = OriginRules { hosts, origins: Vec::new() };
             let names = |host: &'static str| {
                 let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
-                rules.names_this_machine(&Uri::from_static("/metrics"), &headers)
+                rules.has_literal_or_allowed_host(&Uri::from_static("/metrics"), &headers)
             };
             for host in ["127.0.0.1:8095", "10.1.2.3", "[::1]:8095", "LOCALHOST:1"] {
                 assert!(names(host), "{host}");

@@ -26,24 +26,24 @@ const REFUSED_TIME: Duration = Duration::from_secs(1);
 /// They may be slow until then.
 const PACE: BodyPace = BodyPace { window: REFUSED_TIME, bytes_per_second: 0 };
 
-/// The part of the places that one address may have: a quarter.
+/// The part of the permits that one address may have: a quarter.
 const ADDRESS_PART: usize = 4;
 
 /// Reads the bodies of refused requests.
 #[derive(Debug)]
 pub struct Refusals {
-    places: Semaphore,
-    /// Places in use, by address.
+    permits: Semaphore,
+    /// Permits in use, by address.
     used: Arc<KeyedCounts<ClientAddress>>,
     per_address: usize,
     limits: Arc<Limits>,
 }
 
 impl Refusals {
-    /// Reads up to `places` bodies concurrently.
-    pub fn new(places: usize, limits: Arc<Limits>) -> Self {
-        let per_address = places.div_ceil(ADDRESS_PART);
-        Self { places: Semaphore::new(places), used: Arc::default(), per_address, limits }
+    /// Reads up to `permits` bodies concurrently.
+    pub fn new(permits: usize, limits: Arc<Limits>) -> Self {
+        let per_address = permits.div_ceil(ADDRESS_PART);
+        Self { permits: Semaphore::new(permits), used: Arc::default(), per_address, limits }
     }
 
     /// The body of a refused request; empty if the pool or the part of the address is exhausted, or the address is barred.
@@ -54,11 +54,11 @@ impl Refusals {
         if body.is_end_stream() {
             return Bytes::new();
         }
-        let Some(_place) = self.place(client) else { return Bytes::new() };
+        let Some(_permit) = self.acquire(client) else { return Bytes::new() };
         read_short(body, |_| Ok(())).await.map_or_else(Bytes::new, |received| received.bytes)
     }
 
-    /// Discards the rest of a body with [`body::discard`], if the pool has a free place.
+    /// Discards the rest of a body with [`body::discard`], if the pool has a free permit.
     pub async fn discard<B>(&self, client: ClientAddress, headers: &HeaderMap, body: B)
     where
         B: HttpBody<Data = Bytes> + Unpin,
@@ -66,16 +66,16 @@ impl Refusals {
         if body.is_end_stream() {
             return;
         }
-        if let Some(_place) = self.place(client) {
+        if let Some(_permit) = self.acquire(client) {
             body::discard(headers, body).await;
         }
     }
 
-    fn place(&self, client: ClientAddress) -> Option<(CountGuard<ClientAddress>, SemaphorePermit<'_>)> {
+    fn acquire(&self, client: ClientAddress) -> Option<(CountGuard<ClientAddress>, SemaphorePermit<'_>)> {
         if self.limits.is_barred(client) {
             return None;
         }
-        self.used.try_add(client.network(), self.per_address).zip(self.places.try_acquire().ok())
+        self.used.try_add(client.network(), self.per_address).zip(self.permits.try_acquire().ok())
     }
 }
 
@@ -131,11 +131,11 @@ mod tests {
         };
         let refusals = Refusals::new(6, Arc::new(Limits::new(limits)));
         let client = |nth| ClientAddress::from(IpAddr::from(Ipv4Addr::new(192, 0, 2, nth)));
-        let first = [refusals.place(client(1)), refusals.place(client(1))];
-        assert!(first.iter().all(Option::is_some) && refusals.place(client(1)).is_none());
-        let others: Vec<_> = (2..=5).map(|nth| refusals.place(client(nth)).is_some()).collect();
+        let first = [refusals.acquire(client(1)), refusals.acquire(client(1))];
+        assert!(first.iter().all(Option::is_some) && refusals.acquire(client(1)).is_none());
+        let others: Vec<_> = (2..=5).map(|nth| refusals.acquire(client(nth)).is_some()).collect();
         assert_eq!(others, [true; 4]);
         drop(first);
-        assert!(refusals.place(client(1)).is_some());
+        assert!(refusals.acquire(client(1)).is_some());
     }
 }

@@ -207,14 +207,14 @@ impl Caller {
         self.credential().map(|credential| credential.labels_at(self.tenant, self.agent)).unwrap_or_default()
     }
 
-    /// Whether what it is answered is what anybody is answered.
-    pub fn is_answered_as_anybody(&self) -> bool {
+    /// Whether it is answered what an anonymous caller is answered.
+    pub fn is_answered_as_anonymous(&self) -> bool {
         self.public && self.labels().is_empty()
     }
 
     /// The account that the work of its requests is charged to.
     pub fn payer(&self) -> Payer {
-        if self.is_own { Payer::Tenant(self.tenant) } else { Payer::ForeignCallers(self.tenant) }
+        if self.is_own { Payer::Tenant(self.tenant) } else { Payer::Anonymous(self.tenant) }
     }
 }
 

@@ -66,7 +66,7 @@ impl Dialect {
 #[derive(Debug)]
 pub(super) struct CallHandler {
     pub(super) catalog: Arc<Catalog>,
-    pub(super) cursors: CursorSigner,
+    pub(super) cursor_signer: CursorSigner,
     pub(super) results: Results,
     /// The maximum length of the text, or of the data, of one result of a tool.
     pub(super) tool_result_bytes: usize,
@@ -86,12 +86,12 @@ pub(super) struct CallContext<'a> {
 impl CallHandler {
     pub(super) fn new(
         catalog: Arc<Catalog>,
-        cursors: CursorSigner,
+        cursor_signer: CursorSigner,
         budget: &Arc<MemoryBudget>,
         tool_result_bytes: usize,
         ttl: Duration,
     ) -> Self {
-        Self { catalog, cursors, results: Results::new(budget), tool_result_bytes, ttl }
+        Self { catalog, cursor_signer, results: Results::new(budget), tool_result_bytes, ttl }
     }
 
     /// The dialect of 2026-07-28.
@@ -253,7 +253,7 @@ impl CallContext<'_> {
         let dialect = match self.dialect {
             Dialect::Modern { .. } => DialectKey::Modern {
                 described: self.view.snapshot().changed.description,
-                public: self.caller.is_answered_as_anybody(),
+                public: self.caller.is_answered_as_anonymous(),
             },
             Dialect::Legacy(_) => DialectKey::Legacy,
         };
@@ -311,7 +311,7 @@ pub(super) fn envelope<'a>(
 ) -> ResultEnvelope<'a> {
     ResultEnvelope {
         agent: &snapshot.description,
-        access: if caller.is_answered_as_anybody() { Access::Public } else { Access::Key },
+        access: if caller.is_answered_as_anonymous() { Access::Public } else { Access::Key },
         ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
     }
 }

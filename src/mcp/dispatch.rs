@@ -219,7 +219,7 @@ impl Endpoint {
         let session = self.sessions.open(caller, client, new).await?;
         // A list that is read from now on, on any replica, is not older than the revision from which the session
         // notifies.
-        self.feed.wait_for_streams(Scope::from(caller.agent), session.since()).await;
+        self.feed.wait_for_acks_of_streamed_scope(Scope::from(caller.agent), session.since()).await;
         request.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &view.snapshot().description)?;

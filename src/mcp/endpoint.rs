@@ -63,7 +63,7 @@ pub struct EndpointOptions {
 #[derive(Debug)]
 pub struct Endpoint {
     pub(super) call_handler: CallHandler,
-    pub(super) cursors: CursorSigner,
+    pub(super) cursor_signer: CursorSigner,
     pub(super) authenticator: Authenticator,
     pub(super) catalog: Arc<Catalog>,
     pub(super) sessions: Arc<Sessions>,
@@ -95,17 +95,18 @@ impl Endpoint {
     /// Creates the endpoints. After cancelling `closing`, call [`Feed::recheck_streams`], which ends the streams.
     pub fn new(
         services: Services,
-        (cursors, authenticator): (CursorSigner, Authenticator),
+        (cursor_signer, authenticator): (CursorSigner, Authenticator),
         options: EndpointOptions,
         closing: CancellationToken,
     ) -> Self {
         let Services { catalog, sessions, feed, recorder, budget, tracer } = services;
         let streams = Streams::new(options.streams_per_key, options.streams, closing);
         let (tool_bytes, ttl) = (options.tool_result_bytes, options.ttl);
-        let call_handler = CallHandler::new(Arc::clone(&catalog), cursors.clone(), &budget, tool_bytes, ttl);
+        let call_handler =
+            CallHandler::new(Arc::clone(&catalog), cursor_signer.clone(), &budget, tool_bytes, ttl);
         Self {
             call_handler,
-            cursors,
+            cursor_signer,
             authenticator,
             catalog,
             sessions,

@@ -31,7 +31,7 @@ use crate::model::fault::Fault;
 use crate::model::feed::ChangeFeed;
 use crate::model::scope::Scope;
 
-/// The maximum number of bytes that a connection is given at once; the rest stays in the dirty set.
+/// Once this many bytes are to be sent, no further notification is added; the rest stays in the dirty set.
 const CHUNK: usize = 4 * 1024;
 /// When a failed check is retried.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(2));
@@ -259,7 +259,7 @@ impl<E: StreamEncoder> Open<E> {
         }
     }
 
-    /// Appends pending notifications, up to [`CHUNK`].
+    /// Appends pending notifications until there are [`CHUNK`] bytes.
     fn notify(&mut self, out: &mut Vec<u8>) {
         while out.len() < CHUNK
             && let Some(change) = self.subscription.next()

@@ -69,7 +69,8 @@ impl Endpoint {
         // Read before the subscription is made, which is then of this timeline or a newer one: a position of an older one
         // is never sealed as one of a newer.
         let timeline = self.feed.timeline_id().ok_or(Fault::StorageUnavailable)?;
-        let (ids, labels) = (EventIds::new(&self.cursors, session.uid, timeline), caller.labels().digest());
+        let (ids, labels) =
+            (EventIds::new(&self.cursor_signer, session.uid, timeline), caller.labels().digest());
         let subscription = self.subscribe(caller, Some(Scope::from(session.uid))).await?;
         let start = match Start::read(&ids, &session, labels, last) {
             // Mostly this replica has seen the position, and the head need not be read.
@@ -124,9 +125,9 @@ impl Endpoint {
     async fn subscribe(&self, caller: &Caller, session: Option<Scope>) -> Result<Subscription, Fault> {
         let own = caller.grant.as_ref().map(|grant| Scope::from(grant.credential.tenant));
         let agents = Scope::from(caller.tenant);
-        let mut watched = vec![agents];
-        watched.extend(own.filter(|own| *own != agents));
-        watched.extend(session);
-        self.feed.subscribe(caller.tenant, caller.agent, caller.labels(), &watched).await
+        let mut recheck_on = vec![agents];
+        recheck_on.extend(own.filter(|own| *own != agents));
+        recheck_on.extend(session);
+        self.feed.subscribe(caller.tenant, caller.agent, caller.labels(), &recheck_on).await
     }
 }

@@ -14,7 +14,7 @@ use crate::model::scope::Revision;
 
 /// A list whose pages are cached.
 pub(super) struct PagedList<'a> {
-    /// The name that its cursors are sealed under.
+    /// The name that its cursors are signed under.
     pub(super) name: &'a str,
     /// The revision that last changed it.
     pub(super) revision: Revision,
@@ -66,18 +66,18 @@ impl CallHandler {
     ) -> Result<Bytes, Fault> {
         let (agent, labels) = (context.caller.agent.0, context.caller.labels());
         let purpose = purpose(name, &labels);
-        let after = cursor.map(|cursor| self.cursors.verify(&purpose, agent, cursor)).transpose()?;
+        let after = cursor.map(|cursor| self.cursor_signer.verify(&purpose, agent, cursor)).transpose()?;
         let page = PageSubject { after: after.clone(), labels: context.view.labels() };
         let key = context.key(subject(page), revision, form);
         self.results.page(key, (&labels, context.caller.tenant), || {
             let (page, last) = read(after.as_deref())?;
-            let next = last.map(|last| self.cursors.sign(&purpose, agent, &last));
+            let next = last.map(|last| self.cursor_signer.sign(&purpose, agent, &last));
             Ok((encode(page, next.as_deref())?, next.is_some()))
         })
     }
 }
 
-/// The purpose that the cursors of a list are sealed for: the list, for callers with these labels.
+/// The purpose that the cursors of a list are signed for: the list, for callers with these labels.
 fn purpose<'n>(list: &'n str, labels: &CallerLabels) -> Cow<'n, str> {
     match labels {
         CallerLabels::These(none) if none.is_empty() => Cow::Borrowed(list),

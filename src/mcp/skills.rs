@@ -95,7 +95,7 @@ impl CallHandler {
 
 /// The subject of a result about skills.
 fn about_skills(context: &CallContext<'_>, subject: SkillsSubject) -> ResultSubject {
-    ResultSubject::Skills(Box::new(subject), context.caller.is_answered_as_anybody())
+    ResultSubject::Skills(Box::new(subject), context.caller.is_answered_as_anonymous())
 }
 
 /// A list that changes with the skills of the agent.

@@ -127,7 +127,7 @@ pub enum Payer {
     /// A tenant, for itself and for callers with its credentials.
     Tenant(TenantId),
     /// The anonymous callers of a tenant's public agents: without a credential, or with one of another tenant.
-    ForeignCallers(TenantId),
+    Anonymous(TenantId),
     /// The callers of a [network](ClientAddress::network) whose tenant is not known yet.
     Address(ClientAddress),
     /// The gateway, for what it does in the background.
@@ -137,7 +137,7 @@ pub enum Payer {
 impl Payer {
     /// Whether the payer is the anonymous callers of a tenant's public agents.
     pub fn is_anonymous(self) -> bool {
-        matches!(self, Self::ForeignCallers(_))
+        matches!(self, Self::Anonymous(_))
     }
 }
 

@@ -104,7 +104,7 @@ impl UseLimits {
 
     /// The quotas of anonymous callers; `percent` is the default of the settings.
     #[must_use]
-    pub fn of_strangers(self, percent: u16) -> Self {
+    pub fn of_anonymous(self, percent: u16) -> Self {
         let percent = u128::from(self.strangers_percent.unwrap_or(percent));
         let part = |quota: Option<u64>| {
             quota.map(|quota| u64::try_from(u128::from(quota) * percent / 100).unwrap_or(u64::MAX))
@@ -341,11 +341,11 @@ mod tests {
     fn anonymous_callers_have_their_percentage_of_each_quota() {
         let own =
             UseLimits { calls_per_day: Some(260), bytes_per_month: Some(u64::MAX), ..UseLimits::default() };
-        let part = own.of_strangers(10);
+        let part = own.of_anonymous(10);
         assert_eq!((part.calls_per_day, part.calls_per_month), (Some(26), None));
-        assert_eq!(own.of_strangers(1_000).bytes_per_month, Some(u64::MAX));
+        assert_eq!(own.of_anonymous(1_000).bytes_per_month, Some(u64::MAX));
         let set = UseLimits { strangers_percent: Some(0), ..own };
-        assert_eq!(set.of_strangers(10).calls_per_day, Some(0), "overrides the default");
+        assert_eq!(set.of_anonymous(10).calls_per_day, Some(0), "overrides the default");
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub struct System {
 }
 
 impl System {
-    /// Those of the operating system; the clock is corrected to that of the database.
+    /// The clock and the random source of the operating system, without faults; the clock is corrected to that of the database.
     pub fn real() -> Self {
         Self {
             clock: Arc::new(DatabaseClock::new(SystemClock)),

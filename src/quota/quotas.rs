@@ -46,12 +46,13 @@ pub(super) struct Quotas {
     outage: Mutex<Option<Outage>>,
 }
 
-/// The database does not answer.
+/// An outage of the database.
 #[derive(Debug, Clone, Copy)]
 struct Outage {
+    /// When a query failed or timed out first.
     since: Instant,
-    /// When it was last queried.
-    last_attempt: Instant,
+    /// When one failed or timed out last.
+    last_failure: Instant,
 }
 
 /// Why calls are not admitted.
@@ -140,7 +141,7 @@ impl Quotas {
                 Taken::No(quota) => return Err(refused(quota)),
                 Taken::Short(need) => need,
             };
-            if !self.has_just_failed() {
+            if !self.database_has_just_failed() {
                 let reservation =
                     current.get_or_insert_with(|| self.reserve((uid, metered), holder, most, need));
                 let reserved = match tokio::time::timeout(QUERY_TIMEOUT, reservation).await {
@@ -185,16 +186,16 @@ impl Quotas {
     }
 
     /// Whether the last attempt to query the database has just failed.
-    fn has_just_failed(&self) -> bool {
-        self.outage.lock().is_some_and(|outage| outage.last_attempt.elapsed() < RETRY_INTERVAL)
+    fn database_has_just_failed(&self) -> bool {
+        self.outage.lock().is_some_and(|outage| outage.last_failure.elapsed() < RETRY_INTERVAL)
     }
 
     /// Records that the database did not answer. Calls are admitted on credit unless it has been unreachable for too long.
     fn check_credit(&self, error: StoreError) -> Result<(), Refused> {
         let mut outage = self.outage.lock();
-        let last_attempt = Instant::now();
-        let since = outage.map_or(last_attempt, |outage| outage.since);
-        *outage = Some(Outage { since, last_attempt });
+        let last_failure = Instant::now();
+        let since = outage.map_or(last_failure, |outage| outage.since);
+        *outage = Some(Outage { since, last_failure });
         if since.elapsed() < self.stale { Ok(()) } else { Err(Refused::Unknown(error)) }
     }
 

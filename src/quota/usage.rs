@@ -96,7 +96,7 @@ impl UsageTracker {
                 if subject.is_own {
                     (scope, uid, *limits)
                 } else {
-                    (scope, anonymous_of(uid), limits.of_strangers(self.options.strangers_percent))
+                    (scope, anonymous_of(uid), limits.of_anonymous(self.options.strangers_percent))
                 }
             })
         };

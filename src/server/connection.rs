@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::deadline::{ConnectionDeadline, Sharing, Timeouts};
 use super::detachment::{DetachedStream, Detachment};
 use super::gateway_slot::GatewaySlot;
-use super::routes::Surface;
+use super::routes::ListenerPaths;
 use super::tracked_socket::TrackedSocket;
 use super::unanswered::Answering;
 use crate::config::Settings;
@@ -112,14 +112,14 @@ enum End<S> {
 pub(super) async fn serve<S>(
     socket: S,
     peer: IpAddr,
-    target: (&Arc<GatewaySlot>, Surface),
+    served: (&Arc<GatewaySlot>, ListenerPaths),
     options: &ConnectionOptions,
     unanswered: &TaskTracker,
     stop: &CancellationToken,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let ended = match serve_requests(socket, peer, target, options, unanswered, stop).await {
+    let ended = match serve_requests(socket, peer, served, options, unanswered, stop).await {
         End::Closed(closed) => closed,
         End::Due => return tracing::debug!(%peer, "connection closed at its deadline"),
         End::Detached(stream) => stream.await.map_err(Into::into),
@@ -133,7 +133,7 @@ pub(super) async fn serve<S>(
 async fn serve_requests<S>(
     socket: S,
     peer: IpAddr,
-    (gateway, surface): (&Arc<GatewaySlot>, Surface),
+    (gateway, paths): (&Arc<GatewaySlot>, ListenerPaths),
     options: &ConnectionOptions,
     unanswered: &TaskTracker,
     stop: &CancellationToken,
@@ -151,7 +151,7 @@ where
         let detaching = Arc::clone(&detaching);
         let (parts, body) = request.into_parts();
         let answer = async move {
-            let mut response = gateway.answer((&parts, body), peer, surface).await;
+            let mut response = gateway.answer((&parts, body), peer, paths).await;
             if parts.version == Version::HTTP_11 {
                 detaching.take_events(&mut response);
             }

@@ -22,7 +22,7 @@ pub(crate) use self::surfaces::{SharedMetadata, SurfaceOptions, Surfaces};
 use self::surfaces::{SurfaceRequest, guard};
 use super::access_log::AccessEntry;
 use super::health;
-use super::routes::Target;
+use super::routes::Surface;
 use crate::catalog::Catalog;
 use crate::config::AccessLog;
 use crate::http::body::Body;
@@ -69,14 +69,14 @@ impl Gateway {
         &self,
         (parts, body): (&Parts, Incoming),
         peer: IpAddr,
-        target: Target,
+        surface: Surface,
     ) -> Response<Body> {
         // The id of the request, and the span of its log events.
         let id = self.ids.of(&parts.headers);
         let span = RequestSpan::new(id.to_str().unwrap_or_default(), &parts.method);
         // The trace of a request that may be recorded, if traces are exported.
         let tracer = self.surfaces.tracer.as_ref();
-        let tracer = tracer.filter(|_| matches!(target, Target::Mcp | Target::Admin));
+        let tracer = tracer.filter(|_| matches!(surface, Surface::Mcp | Surface::Admin));
         let traceparent = parts.headers.get(TRACEPARENT).map(HeaderValue::as_bytes);
         let span = span.with_trace(trace::begin(tracer.map(AsRef::as_ref), traceparent));
         let mut response = span
@@ -93,21 +93,21 @@ impl Gateway {
                         break 'answered headers_too_large();
                     }
                     let request = SurfaceRequest { surfaces: &self.surfaces, parts, id: &id, peer, client };
-                    let mut exchange = match target {
+                    let mut exchange = match surface {
                         // Health checks pass nothing else.
-                        Target::Alive => break 'answered health::alive(&parts.method),
-                        Target::Ready => {
+                        Surface::Alive => break 'answered health::alive(&parts.method),
+                        Surface::Ready => {
                             break 'answered health::ready(&parts.method, &self.catalog.readiness());
                         }
-                        Target::Mcp => Exchange::Mcp(McpCall::new(request, body)),
-                        Target::Admin => Exchange::Admin(Box::new(AdminCall::new(request, body))),
-                        Target::Document(document) => {
+                        Surface::Mcp => Exchange::Mcp(McpCall::new(request, body)),
+                        Surface::Admin => Exchange::Admin(Box::new(AdminCall::new(request, body))),
+                        Surface::Document(document) => {
                             Exchange::Document(Box::new(DocumentRequest::new(document, body)))
                         }
                     };
                     // `Host`, `Origin`, and CORS preflights, which need no credential.
                     let source = self.surfaces.origins.check(parts);
-                    let preflight = preflight(&parts.method, source.as_ref().ok(), target.cors());
+                    let preflight = preflight(&parts.method, source.as_ref().ok(), surface.cors());
                     let (mut response, origin) = if let Some(preflight) = preflight {
                         (preflight, None)
                     } else {
@@ -133,7 +133,7 @@ impl Gateway {
                     };
                     // The headers of the answer: those of the surface, then CORS.
                     exchange.add_headers(request, response.headers_mut());
-                    if let Some((origin, cors)) = origin.zip(target.cors()) {
+                    if let Some((origin, cors)) = origin.zip(surface.cors()) {
                         origin::allow(origin, cors, response.headers_mut());
                     }
                     // The rest of the body, read within limits, so that the connection can be reused.
@@ -149,7 +149,7 @@ impl Gateway {
                 response
             }))
             .await;
-        self.surfaces.metrics.answers.count(target, response.status());
+        self.surfaces.metrics.answers.count(surface, response.status());
         response.headers_mut().insert(X_REQUEST_ID, id);
         response
     }

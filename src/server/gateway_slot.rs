@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::gateway::{Gateway, preflight, problem};
 use super::health;
-use super::routes::{Surface, Target, target};
+use super::routes::{ListenerPaths, Surface, find_surface};
 use crate::http::body::{self, Body};
 use crate::http::origin::{self, OriginRules};
 use crate::http::refusals;
@@ -29,7 +29,7 @@ const DATABASE_UNREACHABLE: &str = r#"{"status":"unready","reasons":["database_u
 const DRAINING: &str = r#"{"status":"unready","reasons":["draining"]}"#;
 
 /// How many bodies are read concurrently for the ids of their answers until the gateway is built.
-const ID_PLACES: usize = 64;
+const ID_PERMITS: usize = 64;
 
 /// Shared by the listeners: holds the gateway once it is built.
 pub(crate) struct GatewaySlot {
@@ -41,7 +41,7 @@ pub(crate) struct GatewaySlot {
     /// Allowed hosts and origins: a page reads from a `503` that the gateway starts, and when to retry.
     origins: OriginRules,
     /// Places for reading bodies until the gateway is built.
-    id_places: Semaphore,
+    id_permits: Semaphore,
 }
 
 impl GatewaySlot {
@@ -52,7 +52,7 @@ impl GatewaySlot {
             draining: false.into(),
             ids,
             origins,
-            id_places: Semaphore::new(ID_PLACES),
+            id_permits: Semaphore::new(ID_PERMITS),
         }
     }
 
@@ -77,14 +77,14 @@ impl GatewaySlot {
         &self,
         (parts, body): (&Parts, Incoming),
         peer: IpAddr,
-        surface: Surface,
+        paths: ListenerPaths,
     ) -> Response<Body> {
         let draining = self.draining.load(Ordering::Relaxed);
-        let target = target(parts.uri.path(), surface);
-        let unready = draining && matches!(target, Target::Ready);
+        let surface = find_surface(parts.uri.path(), paths);
+        let unready = draining && matches!(surface, Surface::Ready);
         let mut response = match self.gateway.get() {
-            Some(gateway) if !unready => gateway.answer((parts, body), peer, target).await,
-            _ => Box::pin(self.answer_without_gateway(parts, body, target, unready)).await,
+            Some(gateway) if !unready => gateway.answer((parts, body), peer, surface).await,
+            _ => Box::pin(self.answer_without_gateway(parts, body, surface, unready)).await,
         };
         if draining && parts.version < Version::HTTP_2 {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -96,18 +96,18 @@ impl GatewaySlot {
         &self,
         parts: &Parts,
         mut body: Incoming,
-        target: Target,
+        surface: Surface,
         draining: bool,
     ) -> Response<Body> {
         let id = self.ids.of(&parts.headers);
         let source = self.origins.check(parts).ok();
-        let preflight = preflight(&parts.method, source.as_ref(), target.cors());
+        let preflight = preflight(&parts.method, source.as_ref(), surface.cors());
         let mut response = if let Some(preflight) = preflight {
             preflight
         } else {
-            let mut response = self.unready(parts, &mut body, target, (draining, &id)).await;
+            let mut response = self.unready(parts, &mut body, surface, (draining, &id)).await;
             let origin = source.and_then(|source| source.origin);
-            if let Some((origin, cors)) = origin.zip(target.cors()) {
+            if let Some((origin, cors)) = origin.zip(surface.cors()) {
                 origin::allow(origin, cors, response.headers_mut());
             }
             response
@@ -121,12 +121,12 @@ impl GatewaySlot {
         &self,
         parts: &Parts,
         body: &mut Incoming,
-        target: Target,
+        surface: Surface,
         (draining, id): (bool, &HeaderValue),
     ) -> Response<Body> {
-        match target {
-            Target::Alive => health::alive(&parts.method),
-            Target::Ready => {
+        match surface {
+            Surface::Alive => health::alive(&parts.method),
+            Surface::Ready => {
                 let status = match self.database_unreachable.load(Ordering::Relaxed) {
                     _ if draining => DRAINING,
                     true => DATABASE_UNREACHABLE,
@@ -134,17 +134,17 @@ impl GatewaySlot {
                 };
                 health::status(&parts.method, StatusCode::SERVICE_UNAVAILABLE, status.into())
             }
-            Target::Mcp => {
+            Surface::Mcp => {
                 let read = self.read_for_id(body).await;
                 reply::unready(&Fault::Starting, &parts.headers, &read)
             }
-            Target::Admin | Target::Document(_) => problem(&Fault::Starting, id),
+            Surface::Admin | Surface::Document(_) => problem(&Fault::Starting, id),
         }
     }
 
     /// A short body, for the id of the answer; empty if it is too long or late, or while too many are read.
     async fn read_for_id(&self, body: &mut Incoming) -> Bytes {
-        let Ok(_place) = self.id_places.try_acquire() else { return Bytes::new() };
+        let Ok(_permit) = self.id_permits.try_acquire() else { return Bytes::new() };
         refusals::read_short(body, |_| Ok(())).await.map_or_else(Bytes::new, |received| received.bytes)
     }
 }

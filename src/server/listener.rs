@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::connection::{self, ConnectionOptions};
 use super::connection_limiter::{ConnectionLimiter, Permit};
 use super::gateway_slot::GatewaySlot;
-use super::routes::Surface;
+use super::routes::ListenerPaths;
 use super::tls::Tls;
 
 /// How long the peer may leave sent data unacknowledged before the connection is closed.
@@ -31,12 +31,12 @@ const LAST_REQUESTS: Duration = Duration::from_secs(1);
 /// A connection with its permit.
 type Accepted = (TcpStream, IpAddr, Permit);
 
-/// Serves one surface on one listener.
+/// Serves the paths of one listener.
 pub(super) struct Server {
     /// Answers the requests.
     pub(super) gateway: Arc<GatewaySlot>,
     /// Which paths are answered here.
-    pub(super) surface: Surface,
+    pub(super) paths: ListenerPaths,
     /// Limits the connections.
     pub(super) limiter: Arc<ConnectionLimiter>,
     /// The certificate; `None`: plain HTTP.
@@ -145,9 +145,9 @@ impl Server {
 
     /// Serves a connection to its end, after the TLS handshake if there is one.
     async fn handshake(&self, stream: TcpStream, peer: IpAddr, stop: &CancellationToken) {
-        let target = (&self.gateway, self.surface);
+        let served = (&self.gateway, self.paths);
         match &self.tls {
-            None => connection::serve(stream, peer, target, &self.options, &self.unanswered, stop).await,
+            None => connection::serve(stream, peer, served, &self.options, &self.unanswered, stop).await,
             // Boxed, so that a connection without TLS does not reserve space for the handshake.
             Some(tls) => Box::pin(self.serve_tls(stream, peer, tls, stop)).await,
         }
@@ -157,9 +157,9 @@ impl Server {
         let handshake = tokio::time::timeout(self.options.timeouts.head, tls.acceptor().accept(stream));
         match Box::pin(stop.run_until_cancelled(handshake)).await {
             Some(Ok(Ok(stream))) => {
-                let target = (&self.gateway, self.surface);
+                let served = (&self.gateway, self.paths);
                 // Boxed: the future that serves it would have space for the stream twice.
-                connection::serve(Box::new(stream), peer, target, &self.options, &self.unanswered, stop)
+                connection::serve(Box::new(stream), peer, served, &self.options, &self.unanswered, stop)
                     .await;
             }
             Some(Ok(Err(error))) => tracing::debug!(%peer, %error, "TLS handshake failed"),
@@ -206,7 +206,7 @@ mod tests {
                 RequestIds::new(&SystemRandom).unwrap(),
                 OriginRules::new(&settings.server),
             )),
-            surface: Surface::All,
+            paths: ListenerPaths::All,
             limiter: Arc::new(ConnectionLimiter::new(1, 1, TrustedProxies::default())),
             tls: None,
             options: ConnectionOptions::new(&settings),

@@ -13,7 +13,7 @@ use super::connection::ConnectionOptions;
 use super::connection_limiter::ConnectionLimiter;
 use super::gateway_slot::GatewaySlot;
 use super::listener::Server;
-use super::routes::Surface;
+use super::routes::ListenerPaths;
 use super::tls::Tls;
 use crate::config::Settings;
 use crate::http::client_address::TrustedProxies;
@@ -70,10 +70,10 @@ impl Listeners {
             stop,
             tasks: TaskTracker::new(),
         };
-        let surface = if settings.admin.listen.is_some() { Surface::Mcp } else { Surface::All };
-        listeners.address = listeners.add(MAIN, settings, settings.server.listen, surface).await?;
+        let paths = if settings.admin.listen.is_some() { ListenerPaths::Mcp } else { ListenerPaths::All };
+        listeners.address = listeners.add(MAIN, settings, settings.server.listen, paths).await?;
         listeners.admin_address = match settings.admin.listen {
-            Some(address) => listeners.add(ADMIN, settings, address, Surface::Admin).await?,
+            Some(address) => listeners.add(ADMIN, settings, address, ListenerPaths::Admin).await?,
             None => listeners.address,
         };
         if let Some(tls) = &listeners.tls {
@@ -88,7 +88,7 @@ impl Listeners {
         name: &'static str,
         settings: &Settings,
         address: SocketAddr,
-        surface: Surface,
+        paths: ListenerPaths,
     ) -> Result<SocketAddr, ServerError> {
         let failed = |error| ServerError::Listen(address, error);
         let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -101,7 +101,7 @@ impl Listeners {
         let (gateway, tls) = (Arc::clone(&self.gateway), self.tls.clone());
         let options = ConnectionOptions::new(settings);
         let (grace, unanswered) = (server.shutdown, TaskTracker::new());
-        let server = Server { gateway, surface, limiter, tls, options, grace, unanswered };
+        let server = Server { gateway, paths, limiter, tls, options, grace, unanswered };
         self.tasks.spawn(server.serve(listener, self.stop.clone()));
         Ok(bound)
     }

@@ -90,7 +90,7 @@ pub(super) struct Scraper<'a> {
     /// Whether the `Host` is not allowed.
     pub(super) foreign_host: bool,
     /// Whether the `Host` is an IP literal or a known name.
-    pub(super) names_this_machine: bool,
+    pub(super) has_literal_or_allowed_host: bool,
 }
 
 impl Metrics {
@@ -129,7 +129,7 @@ impl Metrics {
             return Ok(());
         }
         if !presented && scraper.is_local() {
-            return if scraper.names_this_machine { Ok(()) } else { Err(FOREIGN_HOST) };
+            return if scraper.has_literal_or_allowed_host { Ok(()) } else { Err(FOREIGN_HOST) };
         }
         self.limits.charge_failure(scraper.client)?;
         Err(if scraper.foreign_host { FOREIGN_HOST } else { fault })

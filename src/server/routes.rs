@@ -4,7 +4,7 @@ use crate::http::origin::{ADMIN_CORS, Cors, MCP_CORS};
 
 /// The paths that a listener serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Surface {
+pub(crate) enum ListenerPaths {
     /// All.
     All,
     /// All but administration and metrics, which have a listener of their own.
@@ -15,7 +15,7 @@ pub(crate) enum Surface {
 
 /// The part of the gateway that a path belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Target {
+pub(super) enum Surface {
     /// `/healthz`.
     Alive,
     /// `/readyz`.
@@ -39,7 +39,7 @@ pub(super) enum Document {
     Unknown,
 }
 
-impl Target {
+impl Surface {
     /// The CORS policy of the answers; `None` for health checks, which no page reads.
     pub(super) fn cors(self) -> Option<Cors> {
         match self {
@@ -51,19 +51,19 @@ impl Target {
 }
 
 /// Determines the part of the gateway that a path belongs to.
-pub(super) fn target(path: &str, surface: Surface) -> Target {
+pub(super) fn find_surface(path: &str, served: ListenerPaths) -> Surface {
     let administered = path == "/admin" || path.starts_with("/admin/");
     match path {
-        "/healthz" => Target::Alive,
-        "/readyz" => Target::Ready,
-        "/metrics" if surface != Surface::Mcp => Target::Document(Document::Metrics),
-        _ if administered && surface != Surface::Mcp => Target::Admin,
-        _ if path.starts_with("/.well-known/") && surface != Surface::Admin => {
-            Target::Document(Document::WellKnown)
+        "/healthz" => Surface::Alive,
+        "/readyz" => Surface::Ready,
+        "/metrics" if served != ListenerPaths::Mcp => Surface::Document(Document::Metrics),
+        _ if administered && served != ListenerPaths::Mcp => Surface::Admin,
+        _ if path.starts_with("/.well-known/") && served != ListenerPaths::Admin => {
+            Surface::Document(Document::WellKnown)
         }
-        _ if administered || surface == Surface::Admin => Target::Document(Document::Unknown),
-        _ if path.starts_with("/hooks/") && mcp_agent(path).is_none() => Target::Admin,
-        _ => mcp_agent(path).map_or(Target::Document(Document::Unknown), |_| Target::Mcp),
+        _ if administered || served == ListenerPaths::Admin => Surface::Document(Document::Unknown),
+        _ if path.starts_with("/hooks/") && mcp_agent(path).is_none() => Surface::Admin,
+        _ => mcp_agent(path).map_or(Surface::Document(Document::Unknown), |_| Surface::Mcp),
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn mcp_agent(path: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Surface, mcp_agent, target};
+    use super::{ListenerPaths, find_surface, mcp_agent};
 
     #[test]
     fn each_listener_has_its_paths() {
@@ -93,8 +93,9 @@ mod tests {
             ("/admin/mcp", "Admin", unknown, "Admin"),
             ("/administration", unknown, unknown, unknown),
         ] {
-            let targets = [Surface::All, Surface::Mcp, Surface::Admin].map(|surface| target(path, surface));
-            assert_eq!(targets.map(|target| format!("{target:?}")), [of_all, of_mcp, of_admin], "{path}");
+            let surfaces = [ListenerPaths::All, ListenerPaths::Mcp, ListenerPaths::Admin]
+                .map(|served| find_surface(path, served));
+            assert_eq!(surfaces.map(|surface| format!("{surface:?}")), [of_all, of_mcp, of_admin], "{path}");
         }
     }
 

@@ -15,7 +15,7 @@ use crate::model::ids::SessionUid;
 
 /// The maximum number of sessions whose uses wait to be written; further uses are not recorded.
 const MAX_SESSIONS: usize = 100_000;
-/// The longest interval between two writes of one session's uses.
+/// The shortest interval between two periodic writes of one session's uses, unless a quarter of the idle timeout is shorter.
 const EVERY: Duration = Duration::from_mins(1);
 /// The longest interval between two checks for uses to write.
 const TICK: Duration = Duration::from_secs(20);
@@ -59,7 +59,7 @@ impl LastUse {
 #[derive(Debug)]
 pub(super) struct SessionUses {
     waiting: DashMap<SessionUid, Arc<LastUse>>,
-    /// The shortest interval between two writes of one session's uses, in microseconds.
+    /// The shortest interval between two periodic writes of one session's uses, in microseconds.
     every: i64,
     /// A use this long after the last persisted one is written at once, in microseconds.
     pause: i64,
@@ -133,7 +133,7 @@ impl SessionUses {
 
     /// How long a session that was recorded to have an open stream is assumed to have it: twice the longest interval
     /// between two records.
-    pub(super) fn lease(&self) -> Duration {
+    pub(super) fn open_stream_lifetime(&self) -> Duration {
         2 * (self.tick + Duration::from_micros(self.every.unsigned_abs()))
     }
 

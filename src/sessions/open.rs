@@ -181,7 +181,7 @@ impl Sessions {
             self.loader.load(payer, async || self.store.sessions_of(agent, holder, MAX_ENDED).await).await?;
         self.write_uses_of(&present).await;
         let now = self.system.clock.now();
-        let streams_since = now - self.uses.lease();
+        let streams_since = now - self.uses.open_stream_lifetime();
         let most = i64::from(self.limits.per_principal);
         let count = count.min(most);
         let (keep, threshold) = (most - count, self.limits.threshold() - count + 1);

@@ -50,7 +50,7 @@ impl Circuit {
         self.open_until
     }
 
-    /// Whether the last fetch failed, or nothing is fetched.
+    /// Whether the last fetch failed, or the circuit is not closed.
     pub(super) fn is_failing(&self) -> bool {
         self.failures > 0 || self.open_until.is_some()
     }
@@ -64,7 +64,8 @@ impl Circuit {
         }
     }
 
-    /// Records that the source failed, and asked for no requests for `retry_after`. Returns whether the circuit is open.
+    /// Records that the source failed, and asked for no requests for `retry_after`. Returns whether the circuit is not closed: it
+    /// is open, or its pause is over and the next fetch tries again alone.
     pub(super) fn fail(&mut self, now: Instant, retry_after: Option<Duration>) -> bool {
         self.failures = self.failures.saturating_add(1);
         let own = self.failures.checked_sub(MAX_FAILURES).map(|attempts| PAUSE.delay(attempts));

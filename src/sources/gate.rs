@@ -67,7 +67,7 @@ struct Gate {
 /// What fetches of one cause may use of a gate. Each cause has a circuit of its own, which its failures open.
 #[derive(Debug)]
 struct GatePart {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     rate: DefaultDirectRateLimiter,
     circuit: Mutex<Circuit>,
     /// The bytes of each part come beside those of the others.
@@ -76,10 +76,10 @@ struct GatePart {
 
 impl GatePart {
     /// A part of the concurrent fetches and of the rate of a connection, and a rate of bytes.
-    fn new(limits: &ConnectionLimits, (places, rate): (usize, u32), bytes_per_second: u64) -> Self {
+    fn new(limits: &ConnectionLimits, (parts, rate): (usize, u32), bytes_per_second: u64) -> Self {
         let concurrent = usize::try_from(limits.concurrent).unwrap_or(1);
         Self {
-            places: Arc::new(Semaphore::new((concurrent / places).max(1))),
+            permits: Arc::new(Semaphore::new((concurrent / parts).max(1))),
             rate: DefaultDirectRateLimiter::direct(quota(limits, rate)),
             circuit: Mutex::default(),
             pace: Pace::new(bytes_per_second),
@@ -131,10 +131,10 @@ fn quota(limits: &ConnectionLimits, part: u32) -> Quota {
     quota.allow_burst(positive(limits.burst / part))
 }
 
-/// A place among concurrent fetches.
-async fn place(places: &Arc<Semaphore>, deadline: Instant) -> Result<OwnedSemaphorePermit, FetchError> {
-    let place = timeout_at(deadline, Arc::clone(places).acquire_owned()).await;
-    place.ok().and_then(Result::ok).ok_or(FetchError::Busy)
+/// A permit for one of the concurrent fetches.
+async fn acquire(permits: &Arc<Semaphore>, deadline: Instant) -> Result<OwnedSemaphorePermit, FetchError> {
+    let permit = timeout_at(deadline, Arc::clone(permits).acquire_owned()).await;
+    permit.ok().and_then(Result::ok).ok_or(FetchError::Busy)
 }
 
 /// The permission of one fetch, whose outcome is recorded.
@@ -142,7 +142,7 @@ async fn place(places: &Arc<Semaphore>, deadline: Instant) -> Result<OwnedSemaph
 pub(super) struct FetchPermit {
     gate: Arc<Gate>,
     cause: Cause,
-    _places: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
+    _permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
     _tenant: CountGuard<TenantId>,
     _replica: FairPermit<TenantId>,
 }
@@ -162,11 +162,11 @@ impl Gates {
         Self { by_use: Mutex::default(), tenants: Arc::default(), replica, bytes_per_second }
     }
 
-    /// Waits for a place among the concurrent fetches, and until bytes of earlier ones are paid, within the part of each limit
+    /// Waits for a permit for one of the concurrent fetches, and until bytes of earlier ones are paid, within the part of each limit
     /// that the cause may use. [`FetchPermit::admit`] comes next.
     ///
     /// # Errors
-    /// [`FetchError::Busy`] if a rate is exceeded, or no place is free until `deadline`; [`FetchError::Timeout`] if bytes are not
+    /// [`FetchError::Busy`] if a rate is exceeded, or no permit is free until `deadline`; [`FetchError::Timeout`] if bytes are not
     /// paid until then.
     pub(super) async fn pass(
         &self,
@@ -184,14 +184,15 @@ impl Gates {
         }
         let most = MAX_OF_TENANT / if cause == Cause::Anonymous { ANONYMOUS_PART } else { 1 };
         let counted = self.tenants.try_add(tenant, most).ok_or(FetchError::Busy)?;
-        let of_part = if cause == Cause::Tenant { None } else { Some(place(&part.places, deadline).await?) };
-        let places = (place(&gate.whole.places, deadline).await?, of_part);
+        let of_part =
+            if cause == Cause::Tenant { None } else { Some(acquire(&part.permits, deadline).await?) };
+        let permits = (acquire(&gate.whole.permits, deadline).await?, of_part);
         let left = deadline.saturating_duration_since(Instant::now());
         let replica = self.replica.acquire(tenant, left).await.ok_or(FetchError::Busy)?;
         if let Some(pace) = &part.pace {
             timeout_at(deadline, pace.ready()).await.map_err(|_| FetchError::Timeout)?;
         }
-        Ok(FetchPermit { gate, cause, _places: places, _tenant: counted, _replica: replica })
+        Ok(FetchPermit { gate, cause, _permits: permits, _tenant: counted, _replica: replica })
     }
 
     /// Admits a poll, which is then a fetch like any other, or a scan. Returns how fast bytes of a scan come.

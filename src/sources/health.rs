@@ -61,8 +61,9 @@ struct Fetches {
     /// Until when the circuits of each cause are open, apart from those of the tenants.
     paused: [HashMap<TenantId, Instant>; Cause::COUNT],
     last_failure: Option<FailedFetch>,
-    /// How many there were.
+    /// How many fetches were answered.
     answered: u64,
+    /// How many failed.
     failed: u64,
 }
 

@@ -10,7 +10,7 @@ use super::columns::hash;
 use super::definitions::sort;
 use super::mounts::StoredEntry;
 use super::resources::{StoredPart, join};
-use super::tagged_rows::{Source, TaggedRow, set};
+use super::tagged_rows::{RowTag, TaggedRow, required};
 use crate::model::agent::AgentDescription;
 use crate::model::audience::Audience;
 use crate::model::content::ContentHash;
@@ -86,27 +86,34 @@ impl AgentRows {
     }
 
     fn add(&mut self, row: TaggedRow) -> Result<(), StoreError> {
-        match Source::of(row.source)? {
-            Source::Agent => {
-                let head = Head { revision: Revision(set(row.number)?), floor: Revision(set(row.floor)?) };
+        match RowTag::of(row.source)? {
+            RowTag::Agent => {
+                let head =
+                    Head { revision: Revision(required(row.number)?), floor: Revision(required(row.floor)?) };
                 let TaggedRow { name, title, description: instructions, labels: tools, .. } = row;
                 let tools = ToolSets::from_texts(&tools.unwrap_or_default());
-                self.agent = Some((head, AgentDescription { name: set(name)?, title, instructions, tools }));
+                self.agent =
+                    Some((head, AgentDescription { name: required(name)?, title, instructions, tools }));
             }
-            Source::LockedHead => self.locked = Some(Revision(set(row.number)?)),
-            Source::Change => {
-                let (kind, revision) = (ChangeKind::parse(&set(row.kind)?), Revision(set(row.number)?));
-                let change = Change { revision, kind, subject: set(row.key)? };
-                self.changes.push((row.ordinal, change, (audience(row.labels), set(row.last_modified)?)));
+            RowTag::LockedHead => self.locked = Some(Revision(required(row.number)?)),
+            RowTag::Change => {
+                let (kind, revision) =
+                    (ChangeKind::parse(&required(row.kind)?), Revision(required(row.number)?));
+                let change = Change { revision, kind, subject: required(row.key)? };
+                self.changes.push((
+                    row.ordinal,
+                    change,
+                    (audience(row.labels), required(row.last_modified)?),
+                ));
             }
-            Source::Part => self.parts.push(row.try_into()?),
-            Source::Entry => self.entries.push(row.try_into()?),
-            Source::Content => self.contents.push((hash(set(row.hash)?)?, set(row.bytes)?.into())),
-            Source::Resource => self.definitions.resources.push(row.try_into()?),
-            Source::Template => self.definitions.templates.push(row.try_into()?),
-            Source::Prompt => self.definitions.prompts.push(row.try_into()?),
-            Source::Skill => self.definitions.skills.push(row.try_into()?),
-            Source::Mount => self.definitions.mounts.push(row.try_into()?),
+            RowTag::Part => self.parts.push(row.try_into()?),
+            RowTag::Entry => self.entries.push(row.try_into()?),
+            RowTag::Content => self.contents.push((hash(required(row.hash)?)?, required(row.bytes)?.into())),
+            RowTag::Resource => self.definitions.resources.push(row.try_into()?),
+            RowTag::Template => self.definitions.templates.push(row.try_into()?),
+            RowTag::Prompt => self.definitions.prompts.push(row.try_into()?),
+            RowTag::Skill => self.definitions.skills.push(row.try_into()?),
+            RowTag::Mount => self.definitions.mounts.push(row.try_into()?),
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use super::agent_rows::{AgentRows, AgentState, Stored};
 use super::definitions::Table;
-use super::tagged_rows::{Source, TaggedRow};
+use super::tagged_rows::{RowTag, TaggedRow};
 use super::write::Write;
 use super::{Store, StoreError};
 use crate::model::definition::DefinitionKind;
@@ -186,7 +186,7 @@ impl Write {
         agent: AgentRef,
         key: &str,
     ) -> Result<Option<(Revision, Option<K>)>, StoreError> {
-        let Some((next, mut definitions)) = self.lock_agent(agent, Some((K::SOURCE, key))).await? else {
+        let Some((next, mut definitions)) = self.lock_agent(agent, Some((K::ROW_TAG, key))).await? else {
             return Ok(None);
         };
         Ok(Some((next, K::of_mut(&mut definitions).pop())))
@@ -207,7 +207,7 @@ impl Write {
     async fn lock_agent(
         &mut self,
         agent: AgentRef,
-        only: Option<(Source, &str)>,
+        only: Option<(RowTag, &str)>,
     ) -> Result<Option<(Revision, ByKind<Stored>)>, StoreError> {
         let was_clean = self.is_clean();
         loop {

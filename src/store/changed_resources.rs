@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 use super::changes::audience;
 use super::resources::join;
-use super::tagged_rows::{TaggedRow, set};
+use super::tagged_rows::{TaggedRow, required};
 use super::{Store, StoreError};
 use crate::model::audience::Audience;
 use crate::model::ids::AgentRef;
@@ -126,9 +126,9 @@ impl Store {
                 };
                 resources.insert(subject.clone(), resource.try_into()?);
             }
-            let kind = ChangeKind::parse(&set(row.kind)?);
+            let kind = ChangeKind::parse(&required(row.kind)?);
             let change = Change { revision: Revision(revision), kind, subject };
-            changes.insert((revision, row.ordinal), (change, (audience(row.audience), set(row.at)?)));
+            changes.insert((revision, row.ordinal), (change, (audience(row.audience), required(row.at)?)));
         }
         let (changes, audiences): (Vec<_>, _) = changes.into_values().unzip();
         let mut resources: Vec<_> = resources.into_values().collect();

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::batch::batches;
 use super::snapshot::Snapshot;
-use super::tagged_rows::Source;
+use super::tagged_rows::RowTag;
 use super::write::{Log, Write};
 use crate::model::audience::Audience;
 use crate::model::content::ContentHash;
@@ -27,7 +27,7 @@ const REFERENCE_BYTES: usize = 128;
 /// The statements of a kind of definition.
 pub trait Table: Member {
     /// The tag of its rows.
-    const SOURCE: Source;
+    const ROW_TAG: RowTag;
 
     /// Reads the definitions of an agent in byte order of their keys: all, or those named. Where that takes several
     /// statements, `between` is awaited between them.
@@ -180,7 +180,7 @@ pub struct RemovalBatch<'k> {
 
 impl Snapshot {
     /// The definitions of an agent in byte order of their keys: all, or those named. Tests may pause between two reads by
-    /// way of `sources`.
+    /// way of `system`.
     pub async fn definitions<K: Table>(
         &mut self,
         agent: AgentRef,

@@ -19,7 +19,7 @@ pub struct FoundAt {
     /// The connection that it was fetched from.
     pub connection: ConnectionId,
     /// The revision of the connection.
-    pub connected: Revision,
+    pub connection_revision: Revision,
     /// The revision of the agent that made it known.
     pub revision: Revision,
 }
@@ -55,7 +55,7 @@ impl Store {
                     agent.uid.0,
                     variant.to_string(),
                     at.connection.0,
-                    at.connected.0,
+                    at.connection_revision.0,
                     at.revision.0,
                 )
                 .fetch_optional(connection)
@@ -152,7 +152,7 @@ impl Write {
             agent.uid.0,
             variant.to_string(),
             at.connection.0,
-            at.connected.0,
+            at.connection_revision.0,
             at.revision.0,
             found.age.as_secs_f64(),
             lifetime.saturating_sub(found.age).as_secs_f64(),

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::columns::{joined, labels, raw};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, set};
+use super::tagged_rows::{RowTag, TaggedRow, required};
 use super::write::{Log, Write, logged};
 use crate::model::ids::{AgentRef, ConnectionId, ResourceUri, Slug};
 use crate::model::json::raw_text;
@@ -64,14 +64,14 @@ impl TryFrom<TaggedRow> for Mount {
 
     fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
         Row {
-            name: set(row.key)?,
-            uri: set(row.name)?,
+            name: required(row.key)?,
+            uri: required(row.name)?,
             annotations: row.annotations,
             labels: row.labels,
-            place: set(row.json)?,
-            ages: set(row.meta)?,
-            ids: set(row.kind)?,
-            revision: set(row.number)?,
+            place: required(row.json)?,
+            ages: required(row.meta)?,
+            ids: required(row.kind)?,
+            revision: required(row.number)?,
             state: None,
             entries: None,
             checked_at: None,
@@ -99,17 +99,17 @@ impl TryFrom<TaggedRow> for StoredEntry {
         let unreadable = || StoreError::Unreadable("file of a mount");
         let entry = MountEntry {
             size: row.floor.and_then(|size| u64::try_from(size).ok()),
-            modified: set(row.last_modified)?,
-            validator: set(row.hash)?.try_into().map_err(|_| unreadable())?,
-            revision: Revision(set(row.number)?),
+            modified: required(row.last_modified)?,
+            validator: required(row.hash)?.try_into().map_err(|_| unreadable())?,
+            revision: Revision(required(row.number)?),
         };
-        let tree = TreeId(set(row.kind)?.parse().map_err(|_| unreadable())?);
-        Ok(Self { tree, path: set(row.key)?, entry })
+        let tree = TreeId(required(row.kind)?.parse().map_err(|_| unreadable())?);
+        Ok(Self { tree, path: required(row.key)?, entry })
     }
 }
 
 impl Table for Mount {
-    const SOURCE: Source = Source::Mount;
+    const ROW_TAG: RowTag = RowTag::Mount;
 
     async fn read(
         connection: &mut PgConnection,

@@ -8,7 +8,7 @@ use super::StoreError;
 use super::columns::{hash, joined, labels, raw};
 use super::completion_sources::{CompletionColumns, read};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, set};
+use super::tagged_rows::{RowTag, TaggedRow, required};
 use super::write::{Log, Write, logged};
 use crate::model::completion::CompletionValues;
 use crate::model::ids::AgentRef;
@@ -59,22 +59,22 @@ impl TryFrom<TaggedRow> for Prompt {
 
     fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
         Row {
-            name: set(row.key)?,
+            name: required(row.key)?,
             title: row.title,
             description: row.description,
             icons: row.icons,
             meta: row.meta,
             labels: row.labels,
-            arguments: set(row.json)?,
-            messages: set(row.hash)?,
-            revision: set(row.number)?,
+            arguments: required(row.json)?,
+            messages: required(row.hash)?,
+            revision: required(row.number)?,
         }
         .try_into()
     }
 }
 
 impl Table for Prompt {
-    const SOURCE: Source = Source::Prompt;
+    const ROW_TAG: RowTag = RowTag::Prompt;
 
     async fn read(
         connection: &mut PgConnection,

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::columns::{Columns, Places, hash, joined, labels, place, raw, size};
 use super::definitions::{Batch, NewRow, RemovalBatch, Table, delete, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, set};
+use super::tagged_rows::{RowTag, TaggedRow, required};
 use super::write::{Log, Write, logged};
 use crate::model::ids::{AgentRef, ResourceUri};
 use crate::model::json::raw_text;
@@ -46,8 +46,8 @@ impl TryFrom<TaggedRow> for Resource {
         let TaggedRow {
             title, description, mime_type, annotations, icons, meta, labels, json: place, ..
         } = row;
-        let (uri, name) = (set(row.key)?, set(row.name)?);
-        let (revision, last_modified) = (set(row.number)?, set(row.last_modified)?);
+        let (uri, name) = (required(row.key)?, required(row.name)?);
+        let (revision, last_modified) = (required(row.number)?, required(row.last_modified)?);
         Row {
             uri,
             name,
@@ -81,13 +81,13 @@ impl TryFrom<TaggedRow> for StoredPart {
 
     fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
         PartRow {
-            uri: set(row.key)?,
-            ordinal: set(row.ordinal)?,
+            uri: required(row.key)?,
+            ordinal: required(row.ordinal)?,
             part_uri: row.name,
             mime_type: row.mime_type,
-            kind: set(row.kind)?,
-            hash: set(row.hash)?,
-            size: set(row.number)?,
+            kind: required(row.kind)?,
+            hash: required(row.hash)?,
+            size: required(row.number)?,
             meta: row.meta,
         }
         .try_into()
@@ -154,7 +154,7 @@ pub(super) fn join(resources: &mut [Resource], mut parts: Vec<StoredPart>) {
 }
 
 impl Table for Resource {
-    const SOURCE: Source = Source::Resource;
+    const ROW_TAG: RowTag = RowTag::Resource;
 
     async fn read(
         connection: &mut PgConnection,

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use super::StoreError;
 use super::columns::{joined, labels};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, set};
+use super::tagged_rows::{RowTag, TaggedRow, required};
 use super::write::{Log, Write, logged};
 use crate::model::content::ContentHash;
 use crate::model::ids::AgentRef;
@@ -74,19 +74,19 @@ impl TryFrom<TaggedRow> for Skill {
 
     fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
         Row {
-            root: set(row.key)?,
-            frontmatter: set(row.description)?,
-            files: set(row.json)?,
+            root: required(row.key)?,
+            frontmatter: required(row.description)?,
+            files: required(row.json)?,
             labels: row.labels,
-            revision: set(row.number)?,
-            last_modified: set(row.last_modified)?,
+            revision: required(row.number)?,
+            last_modified: required(row.last_modified)?,
         }
         .try_into()
     }
 }
 
 impl Table for Skill {
-    const SOURCE: Source = Source::Skill;
+    const ROW_TAG: RowTag = RowTag::Skill;
 
     async fn read(
         connection: &mut PgConnection,

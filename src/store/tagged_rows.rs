@@ -6,7 +6,7 @@ use super::StoreError;
 
 /// The tag of a row, as it is written in the statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum RowTag {
     /// The agent with the head of its scope.
     Agent = 0,
     /// A change.
@@ -31,7 +31,7 @@ pub enum Source {
     Content = 10,
 }
 
-impl Source {
+impl RowTag {
     const ALL: [Self; 11] = [
         Self::Agent,
         Self::Change,
@@ -46,14 +46,14 @@ impl Source {
         Self::Content,
     ];
 
-    /// The source with a tag.
-    pub(super) fn of(tag: i32) -> Result<Self, StoreError> {
-        let source = Self::ALL.into_iter().find(|source| *source as i32 == tag);
-        source.ok_or(StoreError::Unreadable("tag of a row"))
+    /// The tag with a number.
+    pub(super) fn of(number: i32) -> Result<Self, StoreError> {
+        let tag = Self::ALL.into_iter().find(|tag| *tag as i32 == number);
+        tag.ok_or(StoreError::Unreadable("tag of a row"))
     }
 }
 
-/// A row of any of the tables. Which columns are set depends on its [`Source`].
+/// A row of any of the tables. Which columns are set depends on its [`RowTag`].
 #[derive(Debug, Default)]
 pub(super) struct TaggedRow {
     pub(super) source: i32,
@@ -85,7 +85,7 @@ pub(super) struct TaggedRow {
     pub(super) bytes: Option<Vec<u8>>,
 }
 
-/// The value of a column that the source of its row always sets.
-pub(super) fn set<T>(column: Option<T>) -> Result<T, StoreError> {
+/// The value of a column that the tag of its row always sets.
+pub(super) fn required<T>(column: Option<T>) -> Result<T, StoreError> {
     column.ok_or(StoreError::Unreadable("null"))
 }

@@ -9,7 +9,7 @@ use super::StoreError;
 use super::columns::{Columns, Places, hash, joined, labels, place, raw, size};
 use super::completion_sources::{CompletionColumns, read};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
-use super::tagged_rows::{Source, TaggedRow, set};
+use super::tagged_rows::{RowTag, TaggedRow, required};
 use super::write::{Log, Write, logged};
 use crate::model::completion::{CompletionValues, Completions};
 use crate::model::ids::AgentRef;
@@ -38,8 +38,8 @@ impl TryFrom<TaggedRow> for ResourceTemplate {
 
     fn try_from(row: TaggedRow) -> Result<Self, StoreError> {
         Row {
-            uri_template: set(row.key)?,
-            name: set(row.name)?,
+            uri_template: required(row.key)?,
+            name: required(row.name)?,
             title: row.title,
             description: row.description,
             mime_type: row.mime_type,
@@ -47,10 +47,10 @@ impl TryFrom<TaggedRow> for ResourceTemplate {
             icons: row.icons,
             meta: row.meta,
             labels: row.labels,
-            completions: set(row.json)?,
-            body: set(row.hash)?,
+            completions: required(row.json)?,
+            body: required(row.hash)?,
             place: row.kind,
-            revision: set(row.number)?,
+            revision: required(row.number)?,
         }
         .try_into()
     }
@@ -97,7 +97,7 @@ impl TryFrom<Row> for ResourceTemplate {
 }
 
 impl Table for ResourceTemplate {
-    const SOURCE: Source = Source::Template;
+    const ROW_TAG: RowTag = RowTag::Template;
 
     async fn read(
         connection: &mut PgConnection,

@@ -73,6 +73,18 @@ async fn running_gateway_and_its_database_are_found_healthy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn running_gateway_with_another_database_is_noticed() {
+    let (_database, replica) = gateway().await;
+    let folder = TempDir::new().unwrap();
+    let listen = replica.running.address.to_string();
+    // The settings name no database, and the folder has no embedded one.
+    let (_, _, checks) = doctor(folder.path(), &[("WAGGLE_SERVER__LISTEN", &listen)]).await;
+    assert_eq!(status_of(&checks, "gateway").0, "ok");
+    let (status, message) = status_of(&checks, "database");
+    assert!(status == "warn" && message.contains("waggle-data"), "{checks:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn database_that_is_emptied_under_a_gateway_is_not_to_be_migrated() {
     let (database, replica) = gateway().await;
     database.execute("drop schema public cascade").await;

@@ -1,7 +1,7 @@
 //! Objects of a bucket, by the protocol of S3.
 //!
 //! Requests are signed with the keys of the connection's secrets, or not at all: no other credentials are looked for, in the
-//! context or in a metadata service. The client connects to addresses that were checked, uses no proxy, and follows no
+//! environment or in a metadata service. The client connects to addresses that were checked, uses no proxy, and follows no
 //! redirect.
 
 use std::error::Error as _;

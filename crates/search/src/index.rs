@@ -7,7 +7,7 @@ use std::hash::Hash;
 use crate::dictionary::{Dictionary, TermId};
 use crate::postings::{DocumentId, Postings};
 use crate::rank::{FIELDS, Field, impact};
-use crate::words::Splitter;
+use crate::words::Tokenizer;
 
 /// The fewest replaced documents for which the index is written anew.
 const FEWEST_DEAD: usize = 1_024;
@@ -23,7 +23,7 @@ pub struct Index<K, G> {
     pub(crate) documents: Vec<Option<Document<K>>>,
     by_key: HashMap<K, DocumentId>,
     pub(crate) groups: Groups<G>,
-    splitter: Splitter,
+    tokenizer: Tokenizer,
     /// Of the document that is being inserted: each of its words with the field it stands in.
     occurrences: Vec<(TermId, u8)>,
 }
@@ -64,7 +64,7 @@ impl<K: Clone + Eq + Hash + Ord, G: Clone + Eq + Hash> Index<K, G> {
             documents: Vec::new(),
             by_key: HashMap::new(),
             groups: Groups { numbers: HashMap::new(), all: Vec::new() },
-            splitter: Splitter::default(),
+            tokenizer: Tokenizer::default(),
             occurrences: Vec::new(),
         }
     }
@@ -88,7 +88,7 @@ impl<K: Clone + Eq + Hash + Ord, G: Clone + Eq + Hash> Index<K, G> {
         let mut occurrences = std::mem::take(&mut self.occurrences);
         for (field, text) in fields {
             let (length, number) = (&mut lengths[field.number()], field as u8);
-            self.splitter.split(text, |term| {
+            self.tokenizer.split(text, |term| {
                 *length = length.saturating_add(1);
                 occurrences.extend(self.dictionary.add(term).map(|term| (term, number)));
             });

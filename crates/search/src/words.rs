@@ -60,11 +60,11 @@ pub(crate) fn parts(word: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Splits texts into the terms under which they are indexed. Keeps its memory from text to text.
 #[derive(Debug, Default)]
-pub(crate) struct Splitter {
+pub(crate) struct Tokenizer {
     folded: String,
 }
 
-impl Splitter {
+impl Tokenizer {
     /// Passes each term of a text to `found`, in order.
     pub(crate) fn split(&mut self, text: &str, mut found: impl FnMut(&str)) {
         for run in runs(text) {
@@ -85,13 +85,13 @@ impl Splitter {
 
 #[cfg(test)]
 mod tests {
-    use super::Splitter;
+    use super::Tokenizer;
 
     #[test]
     fn text_is_split_into_terms() {
         let terms = |text| {
             let mut terms = Vec::new();
-            Splitter::default().split(text, |term| terms.push(term.to_owned()));
+            Tokenizer::default().split(text, |term| terms.push(term.to_owned()));
             terms
         };
         let texts: [(&str, &[&str]); 8] = [

@@ -20,9 +20,9 @@ const ANSWER_BYTES: usize = 64 * 1024;
 const MESSAGE_CHARS: usize = 200;
 /// The length of the prefix of a gRPC message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
-/// The delay before the first retry; doubled with each failure in a row, up to [`LAST_DELAY`], until the timeout.
+/// The delay before the first retry; doubled with each failure in a row, up to [`MAX_DELAY`], until the timeout.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
-const LAST_DELAY: Duration = Duration::from_secs(5);
+const MAX_DELAY: Duration = Duration::from_secs(5);
 /// Where a call of gRPC has its status: in the trailers, or in the headers of an answer without a message.
 const GRPC_STATUS: &str = "grpc-status";
 /// The status codes of gRPC after which a request may be repeated (OTLP, "Failures"): `CANCELLED`, `DEADLINE_EXCEEDED`,
@@ -110,7 +110,7 @@ impl Transport {
                 return sent;
             }
             sleep(wait).await;
-            delay = (2 * delay).min(LAST_DELAY);
+            delay = (2 * delay).min(MAX_DELAY);
         }
     }
 

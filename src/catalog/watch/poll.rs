@@ -108,7 +108,7 @@ impl Catalog {
         let is_first =
             view.answering(&variant.uri).is_ok_and(|first| first.variant(&variant.uri) == *variant);
         let name = if is_first { variant.uri.to_string() } else { variant.to_string() };
-        let change = FoundChange { recorded: known.recorded, digest, contents, subject: name };
+        let change = FoundChange { previous_digest: known.recorded, digest, contents, subject: name };
         match self.record(lease, subject, &answering, change).await? {
             Recorded::Done(revision) => {
                 self.fetcher.carry(polled, revision);

@@ -65,8 +65,8 @@ impl Catalog {
                             return Ok(Recorded::LeaseLost);
                         }
                         let now = catalog.system.clock.now();
-                        let FoundChange { recorded, digest, contents, subject } = &change;
-                        if !write.record_found((agent, &variant), *recorded, *digest, now).await? {
+                        let FoundChange { previous_digest, digest, contents, subject } = &change;
+                        if !write.record_found((agent, &variant), *previous_digest, *digest, now).await? {
                             return Ok(Recorded::Outdated);
                         }
                         contents.store(write, (agent, variant.clone()), target.revision).await?;
@@ -129,7 +129,7 @@ pub(super) struct SharedContents {
     contents: Option<Arc<[Content]>>,
     validator: Option<Validator>,
     connection: ConnectionId,
-    connected: Revision,
+    connection_revision: Revision,
     fetched: Instant,
     ttl: Duration,
 }
@@ -142,7 +142,7 @@ impl SharedContents {
             contents: polled.contents.as_ref().filter(worth).cloned(),
             validator: polled.validator().cloned(),
             connection: lease.connection,
-            connected: polled.source.1,
+            connection_revision: polled.source.1,
             fetched: polled.fetched(),
             ttl: polled.ttl,
         }
@@ -155,7 +155,8 @@ impl SharedContents {
         revision: Revision,
     ) -> Result<(), Fault> {
         let Some(contents) = self.contents.as_deref() else { return Ok(()) };
-        let at = FoundAt { connection: self.connection, connected: self.connected, revision };
+        let at =
+            FoundAt { connection: self.connection, connection_revision: self.connection_revision, revision };
         let found =
             FoundContents { contents, validator: self.validator.clone(), age: self.fetched.elapsed() };
         Ok(write.put_found_contents(&subject, at, &found, self.ttl).await?)
@@ -165,7 +166,8 @@ impl SharedContents {
 /// Content that differs from what is recorded.
 #[derive(Debug)]
 pub(super) struct FoundChange {
-    pub(super) recorded: Option<FoundDigest>,
+    /// What was recorded before; `None` if nothing was.
+    pub(super) previous_digest: Option<FoundDigest>,
     pub(super) digest: ContentHash,
     pub(super) contents: SharedContents,
     /// The subject of the change: the URI, unless another definition answers it to some callers.

@@ -73,7 +73,7 @@ impl Feed {
             return Err(StoreError::Unreadable("agent revision, which is lower than before"));
         }
         self.catch_up_to(scope, head.revision);
-        self.wait_for_streams(scope, head.revision).await;
+        self.wait_for_acks_of_streamed_scope(scope, head.revision).await;
         if head.floor > seen {
             // The changes are not all retained, so they may concern everybody.
             topic.mark_all(&Audience::Everybody, head.revision, timeline);
@@ -115,7 +115,7 @@ impl Feed {
         let head = head.await?.unwrap_or_default();
         self.catch_up_to(scope, head);
         // A resumed stream sends changes up to this head at once, so the replicas must have acknowledged it.
-        self.wait_for_streams(scope, head).await;
+        self.wait_for_acks_of_streamed_scope(scope, head).await;
         topic.start_at(head, timeline);
         Ok(())
     }

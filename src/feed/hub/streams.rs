@@ -33,7 +33,7 @@ pub(super) const MAX_CHANGES: usize = 20_000;
 pub(in crate::feed) struct Hub {
     pub(super) topics: Mutex<HashMap<AgentId, TopicEntry>>,
     /// The streams to recheck when a scope changes, since the scope decides whether they may continue.
-    pub(super) watched: Mutex<HashMap<Scope, Vec<Arc<DirtySet>>>>,
+    pub(super) to_recheck: Mutex<HashMap<Scope, Vec<Arc<DirtySet>>>>,
     pub(super) read_permits: Semaphore,
     /// Reads the current revisions of scopes for many streams that are opened at once. Scopes take turns.
     pub(super) heads: GroupCommit<Scope, Scope, Option<Revision>>,
@@ -56,7 +56,7 @@ impl Hub {
     pub(in crate::feed) fn new(timeout: Duration, traces_events: bool) -> Self {
         Self {
             topics: Mutex::default(),
-            watched: Mutex::default(),
+            to_recheck: Mutex::default(),
             read_permits: Semaphore::new(CONCURRENT_READS),
             heads: GroupCommit::new(timeout),
             timeout,
@@ -73,7 +73,7 @@ impl Hub {
         if let Some(topic) = &topic {
             topic.raise(revision);
         }
-        if let Some(subscribers) = self.watched.lock().get(&scope) {
+        if let Some(subscribers) = self.to_recheck.lock().get(&scope) {
             for subscriber in subscribers {
                 subscriber.request_recheck();
             }
@@ -133,7 +133,7 @@ impl Hub {
 
     /// Requests a recheck of every stream.
     pub(in crate::feed) fn recheck_all(&self) {
-        for subscriber in self.watched.lock().values().flatten() {
+        for subscriber in self.to_recheck.lock().values().flatten() {
             subscriber.request_recheck();
         }
     }
@@ -146,25 +146,25 @@ impl Hub {
     }
 
     /// Registers a stream to be rechecked when one of the scopes changes.
-    pub(super) fn watch(&self, scopes: &[Scope], subscriber: &Arc<DirtySet>) {
-        let mut watched = self.watched.lock();
+    pub(super) fn recheck_on(&self, scopes: &[Scope], subscriber: &Arc<DirtySet>) {
+        let mut to_recheck = self.to_recheck.lock();
         for scope in scopes {
-            watched.entry(*scope).or_default().push(Arc::clone(subscriber));
+            to_recheck.entry(*scope).or_default().push(Arc::clone(subscriber));
         }
     }
 
     /// Removes a stream, and the agent's topic with its last stream.
     pub(super) fn unsubscribe(&self, agent: AgentId, scopes: &[Scope], subscriber: &Arc<DirtySet>) {
-        let mut watched = self.watched.lock();
+        let mut to_recheck = self.to_recheck.lock();
         for scope in scopes {
-            if let Entry::Occupied(mut entry) = watched.entry(*scope) {
+            if let Entry::Occupied(mut entry) = to_recheck.entry(*scope) {
                 entry.get_mut().retain(|other| !Arc::ptr_eq(other, subscriber));
                 if entry.get().is_empty() {
                     entry.remove();
                 }
             }
         }
-        drop(watched);
+        drop(to_recheck);
         let mut topics = self.topics.lock();
         if let Entry::Occupied(mut entry) = topics.entry(agent) {
             entry.get_mut().streams -= 1;

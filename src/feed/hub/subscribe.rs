@@ -17,7 +17,7 @@ use crate::telemetry::span;
 
 impl Feed {
     /// Subscribes to an agent, without any interests yet, for a caller with these labels. The subscription is asked to
-    /// recheck whether it may continue when one of the scopes `watched` changes.
+    /// recheck whether it may continue when one of the scopes `recheck_on` changes.
     ///
     /// # Errors
     /// [`Fault::StorageUnavailable`] if the agent's head could not be read in time.
@@ -26,13 +26,13 @@ impl Feed {
         tenant: TenantId,
         agent: AgentId,
         labels: CallerLabels,
-        watched: &[Scope],
+        recheck_on: &[Scope],
     ) -> Result<Subscription, Fault> {
         let topic = self.topic(tenant, agent);
         let subscriber = Arc::new(DirtySet::new(labels));
-        self.hub.watch(watched, &subscriber);
+        self.hub.recheck_on(recheck_on, &subscriber);
         // From here on, dropping the subscription undoes the registration.
-        let subscription = Subscription::new(Arc::clone(self), topic, subscriber, watched.to_vec());
+        let subscription = Subscription::new(Arc::clone(self), topic, subscriber, recheck_on.to_vec());
         subscription.wait_until_ready().await?;
         Ok(subscription)
     }
@@ -69,13 +69,13 @@ impl Feed {
     /// Those of [`head`](Self::head).
     pub async fn acknowledged_head(&self, agent: AgentId) -> Result<Revision, Fault> {
         let head = self.head(agent).await?;
-        self.wait_for_streams(Scope::from(agent), head).await;
+        self.wait_for_acks_of_streamed_scope(Scope::from(agent), head).await;
         Ok(head)
     }
 
     /// As [`wait_for_replicas`](Self::wait_for_replicas), for a scope with streams on this replica: other replicas then
     /// request acknowledgements with their writes.
-    pub async fn wait_for_streams(&self, scope: Scope, revision: Revision) {
+    pub async fn wait_for_acks_of_streamed_scope(&self, scope: Scope, revision: Revision) {
         let waiting = async {
             if !self.replicas.wait_for_acks(scope, revision).await {
                 self.replicas.record_followed(scope, Instant::now());

@@ -21,7 +21,7 @@ pub struct Subscription {
     feed: Arc<Feed>,
     topic: Arc<Topic>,
     subscriber: Arc<DirtySet>,
-    watched: Vec<Scope>,
+    recheck_on: Vec<Scope>,
 }
 
 /// A change to send.
@@ -38,7 +38,7 @@ pub struct ChangeEvent {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.topic.remove_subscriber(&self.subscriber);
-        self.feed.hub.unsubscribe(self.topic.agent, &self.watched, &self.subscriber);
+        self.feed.hub.unsubscribe(self.topic.agent, &self.recheck_on, &self.subscriber);
     }
 }
 
@@ -47,10 +47,10 @@ impl Subscription {
         feed: Arc<Feed>,
         topic: Arc<Topic>,
         subscriber: Arc<DirtySet>,
-        watched: Vec<Scope>,
+        recheck_on: Vec<Scope>,
     ) -> Self {
         topic.add_subscriber(&subscriber);
-        Self { feed, topic, subscriber, watched }
+        Self { feed, topic, subscriber, recheck_on }
     }
 
     /// Waits until the topic has read the agent's head.

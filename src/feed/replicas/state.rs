@@ -207,12 +207,12 @@ impl State {
     }
 
     /// Records what the connections showed after so many requests were received. Returns those that have been closed for
-    /// longer than a lease.
+    /// longer than the trust period.
     pub(super) fn see(
         &mut self,
         shown: &[(ListenerId, Option<ListenerState>)],
         received: u64,
-        lease: Duration,
+        trust_period: Duration,
         now: Instant,
     ) -> Vec<ListenerId> {
         let mut before = std::mem::take(&mut self.listeners);
@@ -224,7 +224,7 @@ impl State {
                 Some(seen) => Seen { state: *state, since: now, ..seen },
                 None => Seen { state: *state, since: now, registered_after: read_after },
             };
-            if seen.state.is_none() && now.duration_since(seen.since) > lease {
+            if seen.state.is_none() && now.duration_since(seen.since) > trust_period {
                 gone.push(*id);
             }
             self.listeners.insert(*id, seen);
@@ -234,14 +234,15 @@ impl State {
 
     /// The number of the newest request acknowledged by every replica that may answer from memory; `None` while this
     /// replica may not know all of them.
-    pub(super) fn acknowledged_by_all(&self, lease: Duration, now: Instant) -> Option<u64> {
+    pub(super) fn acknowledged_by_all(&self, trust_period: Duration, now: Instant) -> Option<u64> {
         let (me, since) = self.listening?;
-        if now.duration_since(since) <= lease || !self.listeners.contains_key(&me) {
+        if now.duration_since(since) <= trust_period || !self.listeners.contains_key(&me) {
             return None;
         }
-        // A replica does not trust a connection that has shown no other probe for longer than a lease: the last one that
+        // A replica does not trust a connection that has shown no other probe for longer than the trust period: the last one that
         // was answered had been sent before it was first seen here.
-        let trusted = self.listeners.iter().filter(|(_, seen)| now.duration_since(seen.since) <= lease);
+        let trusted =
+            self.listeners.iter().filter(|(_, seen)| now.duration_since(seen.since) <= trust_period);
         let number = |id: ListenerId, seen: &Seen| {
             let shown = seen.state.and_then(|state| self.number(state.acknowledged?)).unwrap_or(0);
             // What this replica had received when it read what others show, whether it shows that yet or not.

@@ -75,8 +75,8 @@ fn request_is_acknowledged_once_all_live_replicas_answered() {
     request(&replicas, 3, at(5));
     replicas.record_request(RequestId(44));
     let shown = |probes| [shows(ME, 44, probes), shows(OTHER, 44, probes), shows(THIRD, 2, 1)];
-    assert_eq!(evaluate(&shown(6), 400), None, "the third replica's lease is still valid");
-    assert_eq!(evaluate(&shown(7), 900), None, "the third replica's lease is still valid");
+    assert_eq!(evaluate(&shown(6), 400), None, "the third replica still trusts its memory");
+    assert_eq!(evaluate(&shown(7), 900), None, "the third replica still trusts its memory");
     assert_eq!(evaluate(&shown(8), 901), Some(3), "a later request of another replica acknowledges this one");
     request(&replicas, 4, at(950));
     let shown = [shows(ME, 4, 9), shows(OTHER, 4, 9), shows(THIRD, 2, 1)];
@@ -84,7 +84,7 @@ fn request_is_acknowledged_once_all_live_replicas_answered() {
 }
 
 #[test]
-fn closed_connection_is_waited_for_and_forgotten_after_its_lease() {
+fn closed_connection_is_waited_for_and_forgotten_after_the_trust_period() {
     let replicas = replicas();
     let start = Instant::now();
     let at = |millis: u64| start + Duration::from_millis(1_000 + millis);

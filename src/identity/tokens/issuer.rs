@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::TokenError;
 use super::fetch::Source;
-use super::jwk::{KeySet, PublicKey, Thumbprint};
+use super::jwk::{KeyDigest, KeySet, PublicKey};
 use crate::model::algorithm::Algorithm;
 use crate::model::backoff::Backoff;
 use crate::model::system::System;
@@ -98,7 +98,7 @@ impl Issuer {
     }
 
     /// Whether the issuer still publishes this key, as far as is known.
-    pub(super) fn has(&self, key: Thumbprint) -> bool {
+    pub(super) fn has(&self, key: KeyDigest) -> bool {
         self.keys().is_some_and(|keys| keys.has(key))
     }
 

@@ -15,7 +15,7 @@ use crate::model::algorithm::Algorithm;
 const MAX_KEYS: usize = 100;
 
 /// Identifies the key material of a key.
-pub(super) type Thumbprint = [u8; 32];
+pub(super) type KeyDigest = [u8; 32];
 
 /// The public keys of an issuer, which verify signatures of tokens.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct PublicKey {
     /// The only algorithm that the key is for, if it names one.
     algorithm: Option<Algorithm>,
     material: Material,
-    thumbprint: Thumbprint,
+    digest: KeyDigest,
 }
 
 #[derive(Debug)]
@@ -89,8 +89,8 @@ impl KeySet {
         found.cloned()
     }
 
-    pub(super) fn has(&self, thumbprint: Thumbprint) -> bool {
-        self.0.iter().any(|key| key.thumbprint == thumbprint)
+    pub(super) fn has(&self, digest: KeyDigest) -> bool {
+        self.0.iter().any(|key| key.digest == digest)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -107,8 +107,8 @@ impl PublicKey {
             None => None,
         };
         let material = Material::read(jwk).filter(|_| for_signatures)?;
-        let thumbprint = material.thumbprint();
-        Some(Self { id: jwk.kid.clone(), algorithm, material, thumbprint })
+        let digest = material.digest();
+        Some(Self { id: jwk.kid.clone(), algorithm, material, digest })
     }
 
     /// Whether the key is for this algorithm: its type must match, and its `alg` if it has one.
@@ -123,8 +123,8 @@ impl PublicKey {
         of_its_kind && self.algorithm.is_none_or(|own| own == algorithm)
     }
 
-    pub(super) fn thumbprint(&self) -> Thumbprint {
-        self.thumbprint
+    pub(super) fn digest(&self) -> KeyDigest {
+        self.digest
     }
 
     /// Whether the signature was made with the private key. RSA keys below 2048 bits verify nothing.
@@ -170,7 +170,7 @@ impl Material {
         }
     }
 
-    fn thumbprint(&self) -> Thumbprint {
+    fn digest(&self) -> KeyDigest {
         let (kind, parts): (u8, [&[u8]; 2]) = match self {
             Self::Rsa { modulus, exponent } => (1, [exponent, modulus]),
             Self::P256(point) => (2, [point, &[]]),

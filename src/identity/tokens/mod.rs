@@ -25,7 +25,7 @@ pub use error::TokenError;
 pub use fetch::FetchError;
 use fetch::Source;
 use issuer::{FetchIntervals, Issuer};
-use jwk::Thumbprint;
+use jwk::KeyDigest;
 use jws::Jws;
 
 /// The accepted issuers, which can be replaced.
@@ -61,7 +61,7 @@ pub struct VerifiedToken {
     /// What it grants.
     pub grant: TokenGrant,
     issuer: Weak<AcceptedIssuer>,
-    key: Thumbprint,
+    key: KeyDigest,
 }
 
 impl VerifiedToken {
@@ -149,7 +149,7 @@ impl Tokens {
         if !key.verifies(algorithm, jws.signed, &jws.signature) {
             return Err(TokenError::Signature);
         }
-        Ok(VerifiedToken { grant, issuer: Arc::downgrade(&accepted), key: key.thumbprint() })
+        Ok(VerifiedToken { grant, issuer: Arc::downgrade(&accepted), key: key.digest() })
     }
 
     /// Whether a verified token is still valid: it has not expired, its issuer's entry is accepted, and the issuer

@@ -96,7 +96,7 @@ pub fn difference(old: Option<&impl Fingerprint>, new: Option<&impl Fingerprint>
 }
 
 /// The fingerprint of all definitions of an agent, each kind in byte order of its keys.
-pub fn combined<'k>(kinds: impl IntoIterator<Item = Vec<(&'k str, Digest)>>) -> Digest {
+pub fn combine_fingerprints<'k>(kinds: impl IntoIterator<Item = Vec<(&'k str, Digest)>>) -> Digest {
     let all = kinds.into_iter().fold(Parts::default(), |all, mut kind| {
         kind.sort_unstable_by_key(|(key, _)| *key);
         let each = kind.iter().fold(Parts::default(), |each, (_, digest)| each.part(digest.0));

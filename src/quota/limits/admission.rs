@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use governor::clock::{Clock, DefaultClock};
 
+use super::body_memory::{BodyReservation, Uploader};
 use super::caller_limiters::{CallerLimiters, ChargedLimiters};
-use super::uploads::{UploadReservation, Uploader};
 use super::{Left, Limiter, Limits, RateLimitHolder, RateLimitStatus, RateLimitSubject};
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
@@ -102,7 +102,7 @@ impl<C: Clock + Clone> Limits<C> {
         credential: Option<&Credential>,
         visitor: Option<ClientAddress>,
         bytes: usize,
-    ) -> Result<UploadReservation, Fault> {
+    ) -> Result<BodyReservation, Fault> {
         let (own, group) = match (credential, visitor) {
             (Some(credential), _) => {
                 (Some(Uploader::Key(credential.key)), Some(Uploader::Tenant(credential.tenant)))
@@ -123,7 +123,7 @@ impl<C: Clock + Clone> Limits<C> {
         &self,
         credential: Option<&Credential>,
         bytes: usize,
-    ) -> Result<UploadReservation, Fault> {
+    ) -> Result<BodyReservation, Fault> {
         let most = usize::try_from(self.answers.options().per_key / 2).unwrap_or(usize::MAX);
         let own = credential.map(|credential| Uploader::Key(credential.key));
         let group = credential.map(|credential| Uploader::Tenant(credential.tenant));
@@ -201,7 +201,7 @@ impl<C: Clock + Clone> Admission<'_, C> {
     ///
     /// # Errors
     /// [`Fault::Unavailable`].
-    pub fn reserve(&self, bytes: usize) -> Result<UploadReservation, Fault> {
+    pub fn reserve(&self, bytes: usize) -> Result<BodyReservation, Fault> {
         let [own, group] = self.uploaders;
         self.limits.uploads.reserve(Some(own), Some(group), bytes)
     }

@@ -1,15 +1,15 @@
 //! Rate limits, requests in flight and upload memory, by key, agent, tenant and address.
 //!
-//! A request with a key of the agent or of its tenant is charged to the key, the agent and the tenant. Foreign callers
+//! A request with a key of the agent or of its tenant is charged to the key, the agent and the tenant. Anonymous callers
 //! of a public agent share one limiter there, in addition to their own key or address, so that they cannot exhaust the
 //! rates of its owners. A request refused for its credential is charged to its address only: it can neither exhaust the
 //! limits of another caller nor probe whether an object exists.
 
 mod admission;
+mod body_memory;
 mod caller_limiters;
 mod status;
 mod table;
-mod uploads;
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -21,12 +21,12 @@ use governor::clock::{Clock, DefaultClock};
 use http::HeaderValue;
 
 pub use self::admission::{Admission, CallInFlight, WorkPermit};
+use self::body_memory::BodyMemory;
+pub use self::body_memory::{BodyPace, BodyReservation, UploadOptions};
 pub use self::caller_limiters::CallerLimiters;
 use self::status::static_policy;
 pub use self::status::{RateLimitStatus, retry_after, write_refusal};
 use self::table::{Left, Limiter, Refused, Table};
-use self::uploads::Uploads;
-pub use self::uploads::{BodyPace, UploadOptions, UploadReservation};
 use crate::model::agent::AccessLimits;
 use crate::model::caller::{Credential, Recognition};
 use crate::model::client_address::ClientAddress;
@@ -110,9 +110,9 @@ pub struct Limits<C: Clock + Clone = DefaultClock> {
     /// The limiters of addresses on the administration API, for calls that need no credential.
     visits: Table<ClientAddress, C>,
     /// The memory of bodies.
-    uploads: Arc<Uploads>,
+    uploads: Arc<BodyMemory>,
     /// The memory of unsent answers.
-    answers: Arc<Uploads>,
+    answers: Arc<BodyMemory>,
     options: LimitOptions,
     /// `RateLimit-Policy` of the default rates.
     policies: [Option<(LimitScope, Rate, HeaderValue)>; LimitScope::ALL.len()],
@@ -151,7 +151,7 @@ impl<C: Clock + Clone> Limits<C> {
         let look_ups = Table::new(options.remembered, (clock.clone(), start));
         let calls = Table::new(options.remembered, (clock.clone(), start));
         let visits = Table::new(options.remembered, (clock, start));
-        let (uploads, answers) = (Uploads::new(options.uploads), Uploads::of_answers(options.uploads));
+        let (uploads, answers) = (BodyMemory::new(options.uploads), BodyMemory::of_answers(options.uploads));
         let policies = LimitScope::ALL
             .map(|scope| options.default_rate(scope).map(|rate| (scope, rate, static_policy(scope, rate))));
         let (refused, shed) = (Default::default(), AtomicU64::new(0));

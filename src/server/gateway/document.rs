@@ -57,7 +57,9 @@ impl DocumentRequest {
             peer,
             client,
             foreign_host: self.foreign_host,
-            names_this_machine: surfaces.origins.names_this_machine(&parts.uri, &parts.headers),
+            has_literal_or_allowed_host: surfaces
+                .origins
+                .has_literal_or_allowed_host(&parts.uri, &parts.headers),
         };
         surfaces.metrics.answer(&surfaces.endpoint, &parts.method, &scraper)
     }

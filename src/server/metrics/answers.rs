@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 
-use crate::server::routes::{Document, Target};
+use crate::server::routes::{Document, Surface};
 use crate::telemetry::exposition::{Exposition, Kind};
 
 const SURFACES: [&str; 6] = ["mcp", "admin", "health", "metrics", "metadata", "unknown"];
@@ -17,17 +17,17 @@ pub(crate) struct AnswerMeter([[AtomicU64; CLASSES.len()]; SURFACES.len()]);
 
 impl AnswerMeter {
     /// Counts an answer of the surface that a path belongs to.
-    pub(in crate::server) fn count(&self, target: Target, status: StatusCode) {
-        let surface = match target {
-            Target::Mcp => 0,
-            Target::Admin => 1,
-            Target::Alive | Target::Ready => 2,
-            Target::Document(Document::Metrics) => 3,
-            Target::Document(Document::WellKnown) => 4,
-            Target::Document(Document::Unknown) => 5,
+    pub(in crate::server) fn count(&self, surface: Surface, status: StatusCode) {
+        let number = match surface {
+            Surface::Mcp => 0,
+            Surface::Admin => 1,
+            Surface::Alive | Surface::Ready => 2,
+            Surface::Document(Document::Metrics) => 3,
+            Surface::Document(Document::WellKnown) => 4,
+            Surface::Document(Document::Unknown) => 5,
         };
         let class = usize::from(status.as_u16() / 100).saturating_sub(2);
-        if let Some(counter) = self.0.get(surface).and_then(|classes| classes.get(class)) {
+        if let Some(counter) = self.0.get(number).and_then(|classes| classes.get(class)) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }

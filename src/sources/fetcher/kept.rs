@@ -58,7 +58,7 @@ pub struct Outside {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) connection: ConnectionId,
-    pub(super) connected: Revision,
+    pub(super) connection_revision: Revision,
     pub(super) tenant: TenantId,
     pub(super) agent: AgentId,
     pub(super) revision: Revision,
@@ -122,7 +122,7 @@ impl Key {
     pub(super) fn new(connection: &Connection, wanted: &ContentRequest) -> Self {
         Self {
             connection: connection.uid,
-            connected: connection.revision,
+            connection_revision: connection.revision,
             tenant: wanted.tenant,
             agent: wanted.agent,
             revision: wanted.revision,

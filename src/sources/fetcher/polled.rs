@@ -54,7 +54,11 @@ impl Fetcher {
         let connection = found.ok_or(FetchError::NotAllowed)?;
         connection.source(wanted.tenant)?;
         let key = Key::new(&connection, &wanted);
-        inner.gates.admit_poll((key.connection, key.connected), &connection.limits, wanted.tenant)?;
+        inner.gates.admit_poll(
+            (key.connection, key.connection_revision),
+            &connection.limits,
+            wanted.tenant,
+        )?;
         let (known, began) = (inner.kept.peek(&key), Instant::now());
         // A repository is asked once in a round what its reference names.
         let is_shared = connection.kind == Kind::Git;

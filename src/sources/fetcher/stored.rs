@@ -17,9 +17,9 @@ const DATABASE_TIMEOUT: Duration = Duration::from_millis(500);
 impl Inner {
     /// The stored content of a URI, unless it is too old; kept as if this replica had fetched it.
     pub(super) async fn stored(&self, key: &Key, variant: Variant) -> Option<Arc<Kept>> {
-        let Key { connection, connected, revision, .. } = *key;
+        let Key { connection, connection_revision, revision, .. } = *key;
         let subject = (AgentRef { tenant: key.tenant, uid: key.agent }, variant);
-        let at = FoundAt { connection, connected, revision };
+        let at = FoundAt { connection, connection_revision, revision };
         let found = timeout(DATABASE_TIMEOUT, self.connections.store.found_contents(&subject, at)).await;
         let FoundContents { contents, validator, age } = found.ok()?.ok()??;
         let checked = Instant::now().checked_sub(age)?;

@@ -17,7 +17,7 @@ const FIRST_POLL: Cause = Cause::Poll { is_known: false };
 const CAUSES: [Cause; 4] = [Cause::Tenant, Cause::Anonymous, POLL, FIRST_POLL];
 
 #[tokio::test]
-async fn fetch_waits_for_a_place_among_the_concurrent_ones_of_its_tenant() {
+async fn fetch_waits_for_a_permit_among_the_concurrent_ones_of_its_tenant() {
     const SOON: Duration = Duration::from_millis(10);
     const LATER: Duration = Duration::from_mins(1);
     let gates = Gates::new(0);
@@ -29,7 +29,7 @@ async fn fetch_waits_for_a_place_among_the_concurrent_ones_of_its_tenant() {
     };
     let (first, _second) = (pass(1, LATER).await.unwrap(), pass(1, LATER).await.unwrap());
     assert_eq!(pass(1, SOON).await.unwrap_err(), FetchError::Busy);
-    assert!(pass(2, SOON).await.is_ok(), "another tenant has places of its own");
+    assert!(pass(2, SOON).await.is_ok(), "another tenant has permits of its own");
     let (third, ()) = tokio::join!(pass(1, LATER), async { drop(first) });
     assert!(third.is_ok());
 }

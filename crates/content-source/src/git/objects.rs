@@ -15,7 +15,7 @@ use crate::location::{Path, Segment};
 use crate::paths;
 use crate::source::{Content, Entry, Fetched, Validator};
 
-/// No configuration of the host, no context, no includes; objects of at most 64 MiB, which a small pack could unfold to
+/// No configuration of the host, no environment, no includes; objects of at most 64 MiB, which a small pack could unfold to
 /// far more.
 pub(super) fn options() -> gix::open::Options {
     gix::open::Options::isolated().open_path_as_is(true).config_overrides([

@@ -61,7 +61,7 @@ fn without_times(text: &str) -> String {
     out
 }
 
-/// The whole answer, with the position in the place of a cursor, whose seal differs between agents.
+/// The whole answer, with the position in the place of a cursor, whose tag differs between agents.
 fn comparable(answer: &Answer) -> Value {
     let mut whole = exact(answer);
     if answer.text().contains(SKILL_URIS) {

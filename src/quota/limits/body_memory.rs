@@ -1,7 +1,7 @@
 //! Memory of request bodies that have not arrived completely or are in use, accounted before it is allocated, and of answers
 //! that are not sent.
 //!
-//! [`Uploads`] bounds the bytes of the process, of one tenant and of one key; a [`UploadReservation`] holds bytes of all
+//! [`BodyMemory`] bounds the bytes of the process, of one tenant and of one key; a [`BodyReservation`] holds bytes of all
 //! three until it is dropped. An entry exists only while something is reserved for it.
 
 use std::sync::Arc;
@@ -59,13 +59,13 @@ pub(super) enum Uploader {
 
 /// The reserved bytes.
 #[derive(Debug)]
-pub(super) struct Uploads {
+pub(super) struct BodyMemory {
     options: UploadOptions,
     total: AtomicU64,
     by_uploader: DashMap<Uploader, u64, RandomState>,
 }
 
-impl Uploads {
+impl BodyMemory {
     pub(super) fn new(options: UploadOptions) -> Arc<Self> {
         Arc::new(Self { options, total: AtomicU64::new(0), by_uploader: DashMap::default() })
     }
@@ -96,10 +96,10 @@ impl Uploads {
         own: Option<Uploader>,
         group: Option<Uploader>,
         bytes: usize,
-    ) -> Result<UploadReservation, Fault> {
+    ) -> Result<BodyReservation, Fault> {
         let bytes = bytes as u64;
         let mut reservation =
-            UploadReservation { uploads: Arc::clone(self), own: None, group: None, total: 0, bytes };
+            BodyReservation { uploads: Arc::clone(self), own: None, group: None, total: 0, bytes };
         let UploadOptions { total, per_tenant, per_key, .. } = self.options;
         for (uploader, most, taken) in
             [(own, per_key, &mut reservation.own), (group, per_tenant, &mut reservation.group)]
@@ -142,15 +142,15 @@ impl Uploads {
 
 /// Reserved bytes, until dropped.
 #[derive(Debug)]
-pub struct UploadReservation {
-    uploads: Arc<Uploads>,
+pub struct BodyReservation {
+    uploads: Arc<BodyMemory>,
     own: Option<Uploader>,
     group: Option<Uploader>,
     total: u64,
     bytes: u64,
 }
 
-impl UploadReservation {
+impl BodyReservation {
     /// Returns the bytes that a body shorter than its reservation does not need.
     pub fn shrink_to(&mut self, bytes: usize) {
         let spare = self.bytes.saturating_sub(bytes as u64);
@@ -168,7 +168,7 @@ impl UploadReservation {
     }
 }
 
-impl Drop for UploadReservation {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
         self.give_back(self.bytes);
     }
@@ -182,13 +182,13 @@ mod tests {
     use uuid::Uuid;
 
     use super::BodyPace;
-    use super::{UploadOptions, Uploader, Uploads};
+    use super::{BodyMemory, UploadOptions, Uploader};
     use crate::model::fault::Fault;
     use crate::model::ids::{KeyId, TenantId};
 
-    fn uploads() -> Arc<Uploads> {
+    fn uploads() -> Arc<BodyMemory> {
         let pace = BodyPace { window: Duration::from_secs(5), bytes_per_second: 65_536 };
-        Uploads::new(UploadOptions { total: 100, per_tenant: 50, per_key: 40, pace })
+        BodyMemory::new(UploadOptions { total: 100, per_tenant: 50, per_key: 40, pace })
     }
 
     fn key(nth: u128) -> Uploader {
