@@ -57,9 +57,11 @@ impl Catalog {
     ) -> Result<View, Fault> {
         let known = caller.remembered.as_ref();
         let fresh = known.and_then(|known| self.agents.find_by(&known.agent_cell, AgentCell::fresh));
-        let snapshot = match fresh {
-            Some(fresh) => fresh,
-            None => self.snapshot_to_read(caller.payer(), caller.agent_ref(), uri).await?,
+        let snapshot = if let Some(fresh) = fresh {
+            fresh
+        } else {
+            let first = || (caller.only_resources, uri());
+            self.snapshot_to_read(caller.payer(), caller.agent_ref(), first).await?
         };
         Ok(View::new(snapshot, || caller.labels()))
     }
@@ -80,14 +82,14 @@ impl Catalog {
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
-        self.snapshot_to_read(payer, AgentRef { tenant, uid: agent }, || None).await
+        self.snapshot_to_read(payer, AgentRef { tenant, uid: agent }, || (false, None)).await
     }
 
     async fn snapshot_to_read(
         &self,
         payer: Payer,
         agent: AgentRef,
-        first: impl FnOnce() -> Option<ResourceUri>,
+        first: impl FnOnce() -> (bool, Option<ResourceUri>),
     ) -> Result<Arc<AgentSnapshot>, Fault> {
         // Without a reference to the cell: all callers without a handle would count it in one place.
         if let Some(fresh) = self.agents.find(agent.uid, AgentCell::fresh) {
@@ -120,10 +122,10 @@ impl Catalog {
         payer: Payer,
         agent: AgentRef,
         cell: &AgentCell,
-        first: Option<ResourceUri>,
+        (only_resources, uri): (bool, Option<ResourceUri>),
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let keep = |(hash, bytes)| self.keep_contents(agent, hash, &bytes);
-        let first = first.as_ref().map(|uri| FirstRead { uri, keep: &keep });
+        let first = Some(FirstRead { only_resources, uri: uri.as_ref(), keep: &keep });
         self.loader.load(payer, async || cell.snapshot(&self.store, &self.system, first).await).await
     }
 

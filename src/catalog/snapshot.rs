@@ -99,10 +99,13 @@ impl Family for Revisions {
     type Of<K: DefinitionKind> = Revision;
 }
 
-/// A resource that is read as soon as the agent is in memory: short contents are loaded with the agent, in one statement.
+/// What is known of the first read of an agent.
 #[derive(Clone, Copy)]
 pub(super) struct FirstRead<'a> {
-    pub(super) uri: &'a ResourceUri,
+    /// Whether the agent is expected to have only resources: its other definitions are read if it has more.
+    pub(super) only_resources: bool,
+    /// A resource that is read as soon as the agent is in memory: short contents are loaded with the agent, in one statement.
+    pub(super) uri: Option<&'a ResourceUri>,
     /// Caches contents.
     pub(super) keep: &'a (dyn Fn((ContentHash, Bytes)) + Sync),
 }
@@ -120,6 +123,8 @@ pub struct AgentCell {
     loading: Mutex<()>,
     /// Whether the last changes were few and of resources alone, as most are: they are read with less work.
     changes_resources: AtomicBool,
+    /// Whether the agent was found to have had other definitions than resources.
+    has_others: AtomicBool,
     /// Of the snapshot.
     charge: Charge,
 }
@@ -135,6 +140,7 @@ impl AgentCell {
             is_removed: AtomicBool::new(false),
             loading: Mutex::new(()),
             changes_resources: AtomicBool::new(true),
+            has_others: AtomicBool::new(false),
             charge,
         }
     }
@@ -154,7 +160,7 @@ impl AgentCell {
     }
 
     /// A snapshot at the newest known revision, or a newer one; `None` if the agent is gone. If all of the agent is read for
-    /// it, so are the contents of the resource `first`.
+    /// it, so are the contents of the resource of `first`.
     pub(super) async fn snapshot(
         &self,
         store: &Store,
@@ -244,6 +250,7 @@ impl AgentCell {
             return Ok(Some(AgentState {
                 head,
                 description: old.description.clone(),
+                only_resources: !self.has_others.load(Ordering::Relaxed),
                 changes,
                 audiences,
                 definitions: ByKind { resources, ..ByKind::default() },
@@ -273,16 +280,22 @@ impl AgentCell {
                 return Ok(Some(self.patched(&old, &mut state)));
             }
         }
-        let state = store.agent_state(self.agent, first.map(|first| first.uri), system).await?;
-        Ok(state.map(|AgentState { head, description, definitions, entries, contents, .. }| {
-            if let Some(FirstRead { keep, .. }) = first {
-                contents.into_iter().for_each(keep);
-            }
-            let definitions = Definitions::new(definitions, entries);
-            let touched = || ContentRevisions::all_at(head.revision);
-            let changed = (ChangeRevisions::all_at(head.revision), [touched(), touched()]);
-            self.at(head.revision, description, definitions, changed)
-        }))
+        let only_resources =
+            first.is_some_and(|first| first.only_resources) && !self.has_others.load(Ordering::Relaxed);
+        let uri = first.and_then(|first| first.uri);
+        let state = store.agent_state(self.agent, only_resources, uri, system).await?;
+        Ok(state.map(
+            |AgentState { head, description, only_resources, definitions, entries, contents, .. }| {
+                self.has_others.store(!only_resources, Ordering::Relaxed);
+                if let Some(FirstRead { keep, .. }) = first {
+                    contents.into_iter().for_each(keep);
+                }
+                let definitions = Definitions::new(definitions, entries);
+                let touched = || ContentRevisions::all_at(head.revision);
+                let changed = (ChangeRevisions::all_at(head.revision), [touched(), touched()]);
+                self.at(head.revision, description, definitions, changed)
+            },
+        ))
     }
 
     /// The old snapshot with the changes since.

@@ -63,6 +63,7 @@ impl Identity {
             tenant: agent.tenant,
             access: agent.access,
             enabled: agent.enabled,
+            only_resources: false,
             limits: Arc::new(AccessLimits { quota_holder: agent.quota_holder, agent: agent.limits, tenant }),
         };
         match decide(Some(&credential), Some(access)) {

@@ -128,6 +128,8 @@ pub struct Caller {
     pub agent: AgentId,
     /// Whether the agent is public: readable without a credential.
     pub public: bool,
+    /// Whether, when its access settings were read, the agent had never had definitions of other kinds than resources.
+    pub only_resources: bool,
     /// The limits of the agent and of its tenant.
     pub limits: Arc<AccessLimits>,
     /// Whether a quota is among these limits.
@@ -163,22 +165,24 @@ impl Remembered {
 /// The requests of a clone look up what they use.
 impl Clone for Caller {
     fn clone(&self) -> Self {
-        let Self { grant, tenant, agent, public, limits, has_quota, is_own, remembered: _ } = self;
+        let Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, remembered: _ } =
+            self;
         let (grant, limits) = (grant.clone(), Arc::clone(limits));
-        let (tenant, agent, public, has_quota, is_own) = (*tenant, *agent, *public, *has_quota, *is_own);
-        Self { grant, tenant, agent, public, limits, has_quota, is_own, remembered: None }
+        let (tenant, agent, public, only_resources) = (*tenant, *agent, *public, *only_resources);
+        let (has_quota, is_own) = (*has_quota, *is_own);
+        Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, remembered: None }
     }
 }
 
 impl Caller {
     /// The caller that a grant makes, if any, at an agent that admits it.
     pub(super) fn new(grant: Option<Arc<Grant>>, access: AgentAccess) -> Self {
-        let AgentAccess { agent, tenant, access, limits, .. } = access;
+        let AgentAccess { agent, tenant, access, only_resources, limits, .. } = access;
         let is_own =
             credential_of(grant.as_ref()).is_some_and(|credential| credential.reaches(tenant, agent));
         let has_quota = limits.agent.has_quota() || limits.tenant.has_quota();
         let public = access == Access::Public;
-        Self { grant, tenant, agent, public, limits, has_quota, is_own, remembered: None }
+        Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, remembered: None }
     }
 
     /// Whether it has to be decided on again, to find what its requests use.

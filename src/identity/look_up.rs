@@ -234,7 +234,14 @@ pub(super) fn absent(slug: &str) -> Option<AgentAccess> {
     let id = *Digest::of(slug.as_bytes()).0.first_chunk::<16>()?;
     let agent = AgentId(Uuid::from_bytes(id));
     let limits = Arc::new(AccessLimits::unset(agent));
-    Some(AgentAccess { agent, tenant: NO_TENANT, access: Access::Key, enabled: false, limits })
+    Some(AgentAccess {
+        agent,
+        tenant: NO_TENANT,
+        access: Access::Key,
+        enabled: false,
+        only_resources: false,
+        limits,
+    })
 }
 
 /// Whether these are the access settings of an agent, not a placeholder.

@@ -26,6 +26,8 @@ pub struct AgentState {
     pub head: Head,
     /// Its description.
     pub description: AgentDescription,
+    /// Whether it has never had definitions of other kinds than resources.
+    pub only_resources: bool,
     /// The changes after the revision that was asked for, in order.
     pub changes: Vec<Change>,
     /// Whom each of them concerns, and when it was made, by the database's clock.
@@ -50,6 +52,8 @@ impl Family for Stored {
 #[derive(Debug, Default)]
 pub(super) struct AgentRows {
     agent: Option<(Head, AgentDescription)>,
+    /// Whether the agent has never had definitions of other kinds than resources.
+    only_resources: bool,
     locked: Option<Revision>,
     changes: Vec<StoredChange>,
     definitions: ByKind<Stored>,
@@ -85,13 +89,14 @@ impl AgentRows {
         Ok(Ok(collected))
     }
 
-    fn add(&mut self, row: TaggedRow) -> Result<(), StoreError> {
+    fn add(&mut self, mut row: TaggedRow) -> Result<(), StoreError> {
         match RowTag::of(row.source)? {
             RowTag::Agent => {
                 let head =
                     Head { revision: Revision(required(row.number)?), floor: Revision(required(row.floor)?) };
                 let TaggedRow { name, title, description: instructions, labels: tools, .. } = row;
                 let tools = ToolSets::from_texts(&tools.unwrap_or_default());
+                self.only_resources = row.ordinal == Some(1);
                 self.agent =
                     Some((head, AgentDescription { name: required(name)?, title, instructions, tools }));
             }
@@ -106,9 +111,13 @@ impl AgentRows {
                     (audience(row.labels), required(row.last_modified)?),
                 ));
             }
-            RowTag::Part => self.parts.push(row.try_into()?),
+            RowTag::Part => {
+                if let (Some(bytes), Some(of)) = (row.bytes.take(), &row.hash) {
+                    self.contents.push((hash(of.clone())?, bytes.into()));
+                }
+                self.parts.push(row.try_into()?);
+            }
             RowTag::Entry => self.entries.push(row.try_into()?),
-            RowTag::Content => self.contents.push((hash(required(row.hash)?)?, required(row.bytes)?.into())),
             RowTag::Resource => self.definitions.resources.push(row.try_into()?),
             RowTag::Template => self.definitions.templates.push(row.try_into()?),
             RowTag::Prompt => self.definitions.prompts.push(row.try_into()?),
@@ -124,6 +133,11 @@ impl AgentRows {
         join(&mut self.definitions.resources, std::mem::take(&mut self.parts));
     }
 
+    /// Whether a read of the resources alone has read all of the agent.
+    pub(super) fn are_complete_with_resources(&self) -> bool {
+        self.only_resources || self.agent.is_none()
+    }
+
     /// The revision of the locked head, and that of the head as it was read; `None` if the agent does not exist.
     pub(super) fn revisions(&self) -> Option<(Revision, Revision)> {
         Some((self.locked?, self.agent.as_ref()?.0.revision))
@@ -136,10 +150,19 @@ impl AgentRows {
 
     /// What the rows stand for; `None` if the agent does not exist.
     pub(super) fn into_state(self) -> Option<AgentState> {
-        let Self { agent, changes, definitions, entries, contents, .. } = self;
+        let Self { agent, only_resources, changes, definitions, entries, contents, .. } = self;
         let (head, description) = agent?;
         let (changes, audiences) =
             changes.into_iter().map(|(_, change, audience)| (change, audience)).unzip();
-        Some(AgentState { head, description, changes, audiences, definitions, entries, contents })
+        Some(AgentState {
+            head,
+            description,
+            only_resources,
+            changes,
+            audiences,
+            definitions,
+            entries,
+            contents,
+        })
     }
 }

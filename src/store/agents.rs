@@ -68,10 +68,11 @@ fn access(text: &str) -> Result<Access, StoreError> {
 pub(super) fn agent_access(
     (tenant, agent): (TenantId, AgentId),
     stored: &str,
-    enabled: bool,
+    (enabled, only_resources): (bool, bool),
     limits: AccessLimits,
 ) -> Result<AgentAccess, StoreError> {
-    Ok(AgentAccess { agent, tenant, access: access(stored)?, enabled, limits: Arc::new(limits) })
+    let (access, limits) = (access(stored)?, Arc::new(limits));
+    Ok(AgentAccess { agent, tenant, access, enabled, only_resources, limits })
 }
 
 /// A slug that belonged to an agent that was deleted.
@@ -155,7 +156,8 @@ impl Store {
             .read(async |connection| {
                 sqlx::query!(
                     r#"select gateway.revision as gateway, a.uid as "uid?", a.tenant as "tenant?",
-                        a.access as "access?", a.enabled as "enabled?", a.quota_holder,
+                        a.access as "access?", a.enabled as "enabled?",
+                        a.only_resources as "only_resources?", a.quota_holder,
                         a.limits as "limits?: Json<UseLimits>", t.limits as "tenant_limits?: Json<UseLimits>",
                         own.revision as "revision?"
                     from heads gateway
@@ -170,11 +172,12 @@ impl Store {
                 .await
             })
             .await?;
-        let agent = match (row.uid, row.tenant, row.access, row.enabled, row.limits, row.tenant_limits) {
-            (Some(uid), Some(tenant), Some(access), Some(enabled), Some(agent), Some(limits)) => {
+        let uses = row.enabled.zip(row.only_resources);
+        let agent = match (row.uid, row.tenant, row.access, uses, row.limits, row.tenant_limits) {
+            (Some(uid), Some(tenant), Some(access), Some(uses), Some(agent), Some(limits)) => {
                 let quota_holder = AgentId(row.quota_holder.unwrap_or(uid));
                 let limits = AccessLimits { quota_holder, agent: agent.0, tenant: limits.0 };
-                let found = agent_access((TenantId(tenant), AgentId(uid)), &access, enabled, limits)?;
+                let found = agent_access((TenantId(tenant), AgentId(uid)), &access, uses, limits)?;
                 Some((found, Revision(row.revision.ok_or(StoreError::Unreadable("head"))?)))
             }
             _ => None,
@@ -191,7 +194,8 @@ impl Store {
         let row = self
             .read(async |connection| {
                 sqlx::query!(
-                    r#"select h.revision, a.access as "access?", a.enabled as "enabled?", a.quota_holder,
+                    r#"select h.revision, a.access as "access?", a.enabled as "enabled?",
+                        a.only_resources as "only_resources?", a.quota_holder,
                         a.limits as "limits?: Json<UseLimits>", t.limits as "tenant_limits?: Json<UseLimits>"
                     from heads h
                     left join (agents a join tenants t on t.uid = a.tenant)
@@ -205,11 +209,12 @@ impl Store {
             })
             .await?;
         let Some(row) = row else { return Ok((None, None)) };
-        let access = match (row.access, row.enabled, row.limits, row.tenant_limits) {
-            (Some(access), Some(enabled), Some(own), Some(limits)) => {
+        let uses = row.enabled.zip(row.only_resources);
+        let access = match (row.access, uses, row.limits, row.tenant_limits) {
+            (Some(access), Some(uses), Some(own), Some(limits)) => {
                 let quota_holder = row.quota_holder.map_or(agent, AgentId);
                 let limits = AccessLimits { quota_holder, agent: own.0, tenant: limits.0 };
-                Some(agent_access((tenant, agent), &access, enabled, limits)?)
+                Some(agent_access((tenant, agent), &access, uses, limits)?)
             }
             _ => None,
         };

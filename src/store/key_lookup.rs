@@ -50,7 +50,7 @@ impl Store {
                      t.max_key_age_days as max_age,
                      own.revision as tenant_revision, gateway.revision as gateway_revision,
                      a.uid as "agent_uid?", a.tenant as "agent_tenant?", a.access as "access?",
-                     a.enabled as "enabled?", coalesce(a.quota_holder, a.uid) as quota_holder, a.limits as "agent_limits?: Json<UseLimits>",
+                     a.enabled as "enabled?", a.only_resources as "only_resources?", coalesce(a.quota_holder, a.uid) as quota_holder, a.limits as "agent_limits?: Json<UseLimits>",
                      ta.limits as "agent_tenant_limits?: Json<UseLimits>",
                      theirs.revision as "agent_tenant_revision?"
                      from api_keys k
@@ -70,8 +70,9 @@ impl Store {
             })
             .await?;
         let Some(row) = row else { return Ok(None) };
-        let agent = match (row.agent_uid, row.agent_tenant, row.access, row.enabled) {
-            (Some(agent), Some(tenant), Some(access), Some(enabled)) => {
+        let uses = row.enabled.zip(row.only_resources);
+        let agent = match (row.agent_uid, row.agent_tenant, row.access, uses) {
+            (Some(agent), Some(tenant), Some(access), Some(uses)) => {
                 let limits = row.agent_limits.zip(row.agent_tenant_limits);
                 let limits = limits.ok_or(StoreError::Unreadable("limits"))?;
                 let revision = row.agent_tenant_revision.ok_or(StoreError::Unreadable("head"))?;
@@ -80,7 +81,7 @@ impl Store {
                     agent: limits.0.0,
                     tenant: limits.1.0,
                 };
-                let found = agent_access((TenantId(tenant), AgentId(agent)), &access, enabled, limits)?;
+                let found = agent_access((TenantId(tenant), AgentId(agent)), &access, uses, limits)?;
                 Some((found, Revision(revision)))
             }
             _ => None,

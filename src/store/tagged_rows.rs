@@ -27,12 +27,10 @@ pub enum RowTag {
     Mount = 8,
     /// A file of a mount.
     Entry = 9,
-    /// The bytes of a content.
-    Content = 10,
 }
 
 impl RowTag {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 10] = [
         Self::Agent,
         Self::Change,
         Self::Resource,
@@ -43,7 +41,6 @@ impl RowTag {
         Self::Skill,
         Self::Mount,
         Self::Entry,
-        Self::Content,
     ];
 
     /// The tag with a number.
@@ -74,6 +71,7 @@ pub(super) struct TaggedRow {
     /// The kind of a change or content, the place of a template's content, or the connection and the tree of a mount.
     pub(super) kind: Option<String>,
     pub(super) hash: Option<Vec<u8>>,
+    /// The place of a change or a content among others; of an agent, 1 if it has never had other definitions than resources.
     pub(super) ordinal: Option<i32>,
     /// A revision, or the size of a content.
     pub(super) number: Option<i64>,
@@ -81,7 +79,7 @@ pub(super) struct TaggedRow {
     pub(super) floor: Option<i64>,
     /// When a resource was modified last, or a change was made.
     pub(super) last_modified: Option<OffsetDateTime>,
-    /// The bytes of a content.
+    /// The bytes of a content that is read with its agent.
     pub(super) bytes: Option<Vec<u8>>,
 }
 

@@ -2,6 +2,7 @@
 //! trip.
 
 mod changes;
+mod kinds;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -132,9 +133,16 @@ async fn only_short_contents_are_loaded_with_the_agent() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
     let key = writer.acme("a").await;
-    let (short, long) = ("x".repeat(32 * 1024), "y".repeat(32 * 1024 + 1));
-    for (uri, texts, expected) in [("x:bound", [&short, &short], 2), ("x:long", [&short, &long], 3)] {
-        let contents = json!({"name": "n", "contents": texts.map(|text| json!({"text": text}))});
+    // The nth up to 64 KiB / n.
+    let text = |letter: &str, bytes: usize| letter.repeat(bytes);
+    let (bound, second) = (64 * 1024, 32 * 1024);
+    for (uri, texts, expected) in [
+        ("x:bound", vec![text("a", bound), text("b", second)], 2),
+        ("x:first", vec![text("a", bound + 1), text("b", second)], 3),
+        ("x:second", vec![text("a", bound), text("b", second + 1)], 3),
+    ] {
+        let contents: Vec<_> = texts.iter().map(|text| json!({"text": text})).collect();
+        let contents = json!({"name": "n", "contents": contents});
         assert_eq!(writer.admin("PUT", &resource("a", uri), Some(contents)).await.status, 201);
         let (proxy, reader) = recorded(&database).await;
         statements(&proxy);
