@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use super::audit_form::Form;
+use super::audit_form::AuditFormat;
 use super::authority::Authority;
 use super::extract::{Nothing, Params};
 use super::instant;
@@ -81,7 +81,7 @@ pub(super) async fn read(
     Params(query): Params<AuditQuery>,
     headers: HeaderMap,
 ) -> Answer<Response> {
-    let (form, page) = (Form::of(&headers), PageParams::new(query.limit, query.cursor.clone()));
+    let (form, page) = (AuditFormat::of(&headers), PageParams::new(query.limit, query.cursor.clone()));
     let filter = filter(&app, &authority, &query).await?;
     if form.is_some() && page != PageParams::default() {
         return Err(Fault::invalid_params("a stream has no pages: omit limit and cursor").into());
@@ -192,7 +192,7 @@ enum Chunk {
 async fn stream(
     (app, payer): (Arc<Admin>, Payer),
     filter: AuditFilter,
-    (form, sees_hidden): (Form, bool),
+    (form, sees_hidden): (AuditFormat, bool),
 ) -> Result<impl Stream<Item = Result<Bytes, std::io::Error>>, Fault> {
     let first = Chunk::First(app.audit.log.rows(&filter, None, PIECE).await.map_err(Fault::from)?);
     Ok(try_unfold((app, filter, first), move |(app, filter, chunk)| async move {

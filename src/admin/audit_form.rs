@@ -8,7 +8,7 @@ use crate::model::audit::row::AuditRow;
 
 /// A format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum AuditFormat {
     /// One JSON object per line.
     Lines,
     /// RFC 4180, with a header line.
@@ -49,7 +49,7 @@ const COLUMNS: [&str; 30] = [
     "hash",
 ];
 
-impl Form {
+impl AuditFormat {
     /// The format that `Accept` names and prefers, the first of several with the same weight; `None` for a page.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let (mut preferred, mut most) = (None, 0.0);
@@ -125,7 +125,7 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
     use serde_json::json;
 
-    use super::{Form, cell};
+    use super::{AuditFormat, cell};
 
     #[test]
     fn a_cell_is_quoted_where_it_must_be() {
@@ -144,16 +144,16 @@ mod tests {
             let line = |line: &&'static str| (ACCEPT, HeaderValue::from_static(line));
             let mut headers = HeaderMap::new();
             headers.extend(lines.iter().map(line));
-            Form::of(&headers)
+            AuditFormat::of(&headers)
         };
         assert_eq!(form(&[]), None);
         for (accept, expected) in [
-            ("application/x-ndjson", Some(Form::Lines)),
-            ("Text/CSV; header=present", Some(Form::Csv)),
-            ("application/json, text/csv", Some(Form::Csv)),
-            ("text/csv, application/json", Some(Form::Csv)),
-            ("text/csv, application/x-ndjson", Some(Form::Csv)),
-            ("text/csv;q=0.5, application/x-ndjson;q=0.9", Some(Form::Lines)),
+            ("application/x-ndjson", Some(AuditFormat::Lines)),
+            ("Text/CSV; header=present", Some(AuditFormat::Csv)),
+            ("application/json, text/csv", Some(AuditFormat::Csv)),
+            ("text/csv, application/json", Some(AuditFormat::Csv)),
+            ("text/csv, application/x-ndjson", Some(AuditFormat::Csv)),
+            ("text/csv;q=0.5, application/x-ndjson;q=0.9", Some(AuditFormat::Lines)),
             ("text/csv;q=0.9, application/json", None),
             ("application/json, application/x-ndjson;q=0.1", None),
             ("text/csv;q=0", None),
@@ -163,6 +163,6 @@ mod tests {
         ] {
             assert_eq!(form(&[accept]), expected, "{accept}");
         }
-        assert_eq!(form(&["application/json", "application/x-ndjson"]), Some(Form::Lines));
+        assert_eq!(form(&["application/json", "application/x-ndjson"]), Some(AuditFormat::Lines));
     }
 }

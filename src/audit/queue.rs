@@ -21,7 +21,7 @@ const EXPECTED_SIZE: usize = 384;
 
 /// The event was not accepted: the queue is full, or rows cannot be made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct QueueFull;
 
 /// A batch of encoded events, and the channels that are signalled once it is durable.
 #[derive(Debug, Default)]
@@ -148,20 +148,20 @@ impl EventQueue {
     }
 
     /// Queues an event and returns a channel that resolves once its row is durable, and closes if it cannot
-    /// be made so. With [`Full`], the event is queued all the same if there is room.
-    pub(super) fn push_durable(&self, event: &Event) -> Result<oneshot::Receiver<()>, Full> {
+    /// be made so. With [`QueueFull`], the event is queued all the same if there is room.
+    pub(super) fn push_durable(&self, event: &Event) -> Result<oneshot::Receiver<()>, QueueFull> {
         let (waiter, durable) = oneshot::channel();
         self.add(event, Some(waiter)).map(|()| durable)
     }
 
-    fn add(&self, event: &Event, mut waiter: Option<oneshot::Sender<()>>) -> Result<(), Full> {
+    fn add(&self, event: &Event, mut waiter: Option<oneshot::Sender<()>>) -> Result<(), QueueFull> {
         let mut bytes = Vec::with_capacity(EXPECTED_SIZE);
         encoding::event(&mut bytes, event);
         let mut state = self.state.lock();
         if state.count >= self.capacity {
             drop(state);
             self.shed();
-            return Err(Full);
+            return Err(QueueFull);
         }
         let refused = state.suspended && waiter.take().is_some();
         state.last().push((encoding::version(event), &bytes), waiter);
@@ -171,7 +171,7 @@ impl EventQueue {
         if first {
             self.changed.notify_one();
         }
-        if refused { Err(Full) } else { Ok(()) }
+        if refused { Err(QueueFull) } else { Ok(()) }
     }
 
     /// Fails waiting requests, and new ones until [`resume`](Self::resume): rows cannot be made durable.
@@ -250,7 +250,7 @@ mod tests {
     use time::OffsetDateTime;
     use tokio::sync::oneshot::error::TryRecvError;
 
-    use super::{EventBatch, EventQueue, Full, MAX_EVENTS};
+    use super::{EventBatch, EventQueue, MAX_EVENTS, QueueFull};
     use crate::model::audit::encoding;
     use crate::model::audit::event::Event;
 
@@ -292,7 +292,7 @@ mod tests {
         let mut waits = queue.push_durable(&event(0)).unwrap();
         queue.suspend();
         assert_eq!(waits.try_recv(), Err(TryRecvError::Closed));
-        assert_eq!(queue.push_durable(&event(1)).unwrap_err(), Full);
+        assert_eq!(queue.push_durable(&event(1)).unwrap_err(), QueueFull);
         queue.push(&event(2));
         assert_eq!((queue.len(), queue.shed_count()), (2, 1), "the refused event is queued all the same");
         queue.resume();

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::aggregator::Aggregator;
 use super::checkpoints::make_checkpoint;
 use super::metrics::{AuditMetrics, AuditStats};
-use super::queue::{EventQueue, Full};
+use super::queue::{EventQueue, QueueFull};
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::event::Event;
 use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
@@ -85,7 +85,7 @@ impl AuditRecorder {
                 Ok(())
             }
             Durability::Sync => {
-                let durable = self.queue.push_durable(event).map_err(|Full| Fault::BUSY)?;
+                let durable = self.queue.push_durable(event).map_err(|QueueFull| Fault::BUSY)?;
                 durable.await.map_err(|_| Fault::BUSY)
             }
         }
@@ -101,7 +101,8 @@ impl AuditRecorder {
             Durability::Batched => rows.for_each(|event| self.queue.push(event)),
             Durability::Sync => {
                 let pushed = rows.map(|event| self.queue.push_durable(event));
-                let pending: Vec<_> = pushed.collect::<Result<_, Full>>().map_err(|Full| Fault::BUSY)?;
+                let pending: Vec<_> =
+                    pushed.collect::<Result<_, QueueFull>>().map_err(|QueueFull| Fault::BUSY)?;
                 for durable in pending {
                     durable.await.map_err(|_| Fault::BUSY)?;
                 }

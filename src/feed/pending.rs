@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::model::scope::{Revision, Scope};
 use crate::model::trace::WriteSpan;
-use crate::store::notify::RequestId;
+use crate::store::notify::AckRequestId;
 
 /// Maximum number of scopes with unsent revisions; further ones are dropped, and found by the sweeps of the
 /// other replicas.
@@ -31,9 +31,9 @@ pub(super) struct UnsentMessages {
     /// Scopes with streams of this replica.
     pub(super) followed: HashSet<Scope>,
     /// The request to acknowledge what is sent.
-    pub(super) request: Option<RequestId>,
+    pub(super) request: Option<AckRequestId>,
     /// The newest request that all replicas have acknowledged.
-    pub(super) acknowledged: Option<RequestId>,
+    pub(super) acknowledged: Option<AckRequestId>,
 }
 
 impl PendingMessages {
@@ -56,7 +56,7 @@ impl PendingMessages {
 
     /// Adds a revision and a request to acknowledge it: the unsent one if there is one, otherwise `new`. Returns the
     /// request. Not bounded by [`MAX_PENDING`]: there are no more of these scopes than agents and sessions with streams.
-    pub(super) fn request_ack(&self, scope: Scope, revision: Revision, new: RequestId) -> RequestId {
+    pub(super) fn request_ack(&self, scope: Scope, revision: Revision, new: AckRequestId) -> AckRequestId {
         let mut state = self.state.lock();
         state.raise(scope, revision);
         self.changed.notify_one();
@@ -69,7 +69,7 @@ impl PendingMessages {
     }
 
     /// Adds that all replicas have acknowledged a request.
-    pub(super) fn acknowledge(&self, request: RequestId) {
+    pub(super) fn acknowledge(&self, request: AckRequestId) {
         self.state.lock().acknowledged = Some(request);
     }
 

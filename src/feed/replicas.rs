@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::model::scope::{Revision, Scope};
-use crate::store::notify::{ListenerId, ListenerState, RequestId};
+use crate::store::notify::{AckRequestId, ListenerId, ListenerState};
 use state::State;
 
 /// The replicas as seen by this one.
@@ -47,8 +47,8 @@ impl Replicas {
     }
 
     /// A new identifier of a request.
-    pub(super) fn new_request(&self) -> RequestId {
-        RequestId(self.state.lock().next())
+    pub(super) fn new_request(&self) -> AckRequestId {
+        AckRequestId(self.state.lock().next())
     }
 
     /// Records that this replica starts to receive messages, or does so again after it may have missed some.
@@ -92,7 +92,7 @@ impl Replicas {
         &self,
         scope: Scope,
         revision: Revision,
-        request: RequestId,
+        request: AckRequestId,
         now: Instant,
     ) {
         let mut state = self.state.lock();
@@ -106,7 +106,7 @@ impl Replicas {
     }
 
     /// Records a request that was received.
-    pub(super) fn record_request(&self, request: RequestId) {
+    pub(super) fn record_request(&self, request: AckRequestId) {
         let mut state = self.state.lock();
         state.receive(request);
         if state.open.contains(request) {
@@ -117,7 +117,7 @@ impl Replicas {
     }
 
     /// Records that all replicas have acknowledged a request.
-    pub(super) fn record_acknowledged(&self, request: RequestId) {
+    pub(super) fn record_acknowledged(&self, request: AckRequestId) {
         let mut state = self.state.lock();
         if let Some(number) = state.number(request) {
             state.acknowledged = state.acknowledged.max(number);
@@ -141,7 +141,7 @@ impl Replicas {
         shown: &[(ListenerId, Option<ListenerState>)],
         received: u64,
         now: Instant,
-    ) -> (Option<RequestId>, Vec<ListenerId>) {
+    ) -> (Option<AckRequestId>, Vec<ListenerId>) {
         let mut state = self.state.lock();
         let gone = state.see(shown, received, self.trust_period, now);
         let Some(acknowledged) = state.acknowledged_by_all(self.trust_period, now) else {
@@ -188,7 +188,7 @@ impl Replicas {
     }
 
     /// Waits until every replica has acknowledged a request of this replica.
-    pub(super) async fn wait_for_request(&self, request: RequestId) {
+    pub(super) async fn wait_for_request(&self, request: AckRequestId) {
         let mut changed = self.changed.subscribe();
         loop {
             changed.mark_unchanged();

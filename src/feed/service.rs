@@ -25,7 +25,7 @@ use crate::model::scope::{Revision, Scope};
 use crate::model::system::System;
 use crate::model::trace::WriteSpan;
 use crate::store::Store;
-use crate::store::notify::RequestId;
+use crate::store::notify::AckRequestId;
 use crate::telemetry::histogram::DurationCounts;
 
 /// How much longer a replica that does not answer is waited for than it trusts its memory: the difference between two
@@ -147,7 +147,7 @@ impl Feed {
     }
 
     /// Requests every replica to acknowledge that a scope is at `revision`.
-    pub(super) fn request_ack(&self, scope: Scope, revision: Revision) -> RequestId {
+    pub(super) fn request_ack(&self, scope: Scope, revision: Revision) -> AckRequestId {
         let request = self.pending.request_ack(scope, revision, self.replicas.new_request());
         self.replicas.record_own_request(scope, revision, request, Instant::now());
         request

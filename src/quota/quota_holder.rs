@@ -21,8 +21,8 @@ pub(super) type QuotaReservation = JoinHandle<Result<(), StoreError>>;
 /// An agent or a tenant.
 #[derive(Debug, Default)]
 pub(super) struct QuotaHolder {
-    day: Mutex<Left>,
-    month: Mutex<Left>,
+    day: Mutex<ShareLeft>,
+    month: Mutex<ShareLeft>,
     /// The reservation that runs, if any. Locked while its result is waited for, and while a share is returned.
     pub(super) reservation: tokio::sync::Mutex<Option<QuotaReservation>>,
     /// Whether calls were spent since unused shares were last returned.
@@ -31,7 +31,7 @@ pub(super) struct QuotaHolder {
 
 /// The state of one period.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Left {
+pub(super) struct ShareLeft {
     /// The first day of the period; `None` before anything is charged.
     pub(super) start: Option<Date>,
     /// The remaining share; negative if more was used than reserved.
@@ -59,7 +59,7 @@ pub(super) fn name(period: Period, calls: bool) -> &'static str {
     }
 }
 
-impl Left {
+impl ShareLeft {
     /// The state of a period that begins.
     fn of(start: Date) -> Self {
         Self { start: Some(start), ..Self::default() }
@@ -147,7 +147,7 @@ impl Left {
 }
 
 impl QuotaHolder {
-    pub(super) fn left(&self, period: Period) -> &Mutex<Left> {
+    pub(super) fn left(&self, period: Period) -> &Mutex<ShareLeft> {
         match period {
             Period::Day => &self.day,
             Period::Month => &self.month,
@@ -170,7 +170,7 @@ impl QuotaHolder {
 
     /// Whether nothing is left to return, and nothing was spent since the last return.
     pub(super) fn is_idle(&self) -> bool {
-        let nothing = |left: &Mutex<Left>| left.lock().share == QuotaShare::default();
+        let nothing = |left: &Mutex<ShareLeft>| left.lock().share == QuotaShare::default();
         !self.touched.load(Ordering::Relaxed) && nothing(&self.day) && nothing(&self.month)
     }
 }
@@ -179,7 +179,7 @@ impl QuotaHolder {
 mod tests {
     use time::macros::datetime;
 
-    use super::{Left, Period, PeriodLimit, QuotaHolder, QuotaShare, Taken};
+    use super::{Period, PeriodLimit, QuotaHolder, QuotaShare, ShareLeft, Taken};
 
     #[test]
     fn calls_spent_in_vain_are_added_to_their_own_period_only() {
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn bytes_are_charged_to_the_latest_period() {
         let (before, after) = (datetime!(2026-11-23 23:59 UTC), datetime!(2026-11-24 00:00 UTC));
-        let mut left = Left::default();
+        let mut left = ShareLeft::default();
         for (at, bytes) in [(before, -1), (after, -1), (before, -2)] {
             left.charge_bytes(Period::Day.start(at), 1);
             assert_eq!(left.share, QuotaShare { calls: 0, bytes });

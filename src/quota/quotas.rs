@@ -57,14 +57,14 @@ struct Outage {
 
 /// Why calls are not admitted.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum QuotaRefusal {
     /// The quota is exhausted for this time.
     Exhausted { quota: &'static str, wait: Duration },
     /// The database has been unreachable for too long.
     Unknown(StoreError),
 }
 
-impl Refused {
+impl QuotaRefusal {
     pub(super) fn of(self, scope: LimitScope) -> Fault {
         match self {
             Self::Exhausted { quota, wait } => Fault::QuotaExceeded { scope, quota, retry_after: wait },
@@ -96,7 +96,7 @@ impl Quotas {
         limits: &UseLimits,
         calls: i64,
         clock: &dyn Clock,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), QuotaRefusal> {
         let at = clock.now();
         let holder = Arc::clone(&self.holders.entry(uid).or_default());
         holder.touched.store(true, Ordering::Relaxed);
@@ -121,10 +121,10 @@ impl Quotas {
         (period, most): (Period, PeriodLimit),
         calls: i64,
         clock: &dyn Clock,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), QuotaRefusal> {
         // The time of each attempt: a call that waits for a share while a period ends is one of the next period.
         let attempt = || holder.left(period).lock().take(period, most, calls, clock.now());
-        let refused = |quota| Refused::Exhausted { quota, wait: period.left(clock.now()) };
+        let refused = |quota| QuotaRefusal::Exhausted { quota, wait: period.left(clock.now()) };
         match attempt() {
             Taken::Yes => return Ok(()),
             Taken::No(quota) => return Err(refused(quota)),
@@ -191,12 +191,12 @@ impl Quotas {
     }
 
     /// Records that the database did not answer. Calls are admitted on credit unless it has been unreachable for too long.
-    fn check_credit(&self, error: StoreError) -> Result<(), Refused> {
+    fn check_credit(&self, error: StoreError) -> Result<(), QuotaRefusal> {
         let mut outage = self.outage.lock();
         let last_failure = Instant::now();
         let since = outage.map_or(last_failure, |outage| outage.since);
         *outage = Some(Outage { since, last_failure });
-        if since.elapsed() < self.stale { Ok(()) } else { Err(Refused::Unknown(error)) }
+        if since.elapsed() < self.stale { Ok(()) } else { Err(QuotaRefusal::Unknown(error)) }
     }
 
     /// The quota that an agent or a tenant has exhausted, according to the memory of this replica.
@@ -205,12 +205,12 @@ impl Quotas {
         uid: Uuid,
         limits: &UseLimits,
         at: OffsetDateTime,
-    ) -> Option<Refused> {
+    ) -> Option<QuotaRefusal> {
         let holder = self.holders.get(&uid)?;
         [Period::Day, Period::Month].into_iter().find_map(|period| {
             let quota =
                 holder.left(period).lock().known_exhausted(period, PeriodLimit::of(limits, period), at)?;
-            Some(Refused::Exhausted { quota, wait: period.left(at) })
+            Some(QuotaRefusal::Exhausted { quota, wait: period.left(at) })
         })
     }
 
@@ -220,7 +220,7 @@ impl Quotas {
         uid: Uuid,
         limits: &UseLimits,
         at: OffsetDateTime,
-    ) -> Result<Option<Refused>, StoreError> {
+    ) -> Result<Option<QuotaRefusal>, StoreError> {
         let holder = self.holders.get(&uid).map(|entry| Arc::clone(&entry));
         for period in [Period::Day, Period::Month] {
             let (most, start) = (PeriodLimit::of(limits, period), period.start(at));
@@ -233,7 +233,10 @@ impl Quotas {
                 (is_over(most.bytes, used.bytes, here.bytes), false),
             ];
             if let Some((_, calls)) = over.into_iter().find(|(over, _)| *over) {
-                return Ok(Some(Refused::Exhausted { quota: name(period, calls), wait: period.left(at) }));
+                return Ok(Some(QuotaRefusal::Exhausted {
+                    quota: name(period, calls),
+                    wait: period.left(at),
+                }));
             }
         }
         Ok(None)

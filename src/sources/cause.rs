@@ -2,7 +2,7 @@
 
 /// What causes a fetch. It pays for it: it has limits and a circuit of its own within those of the tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum FetchCause {
     /// Callers with a credential of the tenant, and writes of its definitions: all of the tenant's limits are theirs.
     Tenant,
     /// Anonymous callers of the tenant's public agents, who choose the values of variables.
@@ -15,7 +15,7 @@ pub(super) enum Cause {
     },
 }
 
-impl Cause {
+impl FetchCause {
     /// The number of causes.
     pub(super) const COUNT: usize = 3;
 

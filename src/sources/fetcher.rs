@@ -23,7 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use self::flights::{EndGuard, FetchLock, Flight, Flights};
 use self::kept::{Ages, Kept, Key};
 use self::runtime::FetchRuntime;
-use super::cause::Cause;
+use super::cause::FetchCause;
 use super::connections::Connections;
 use super::counters::{Counters, FetchStats, ReadFrom, WatchEvent};
 use super::gate::{ANONYMOUS_PART, Gates};
@@ -192,7 +192,7 @@ impl Fetcher {
         let (ages, key) = (inner.ages(&wanted), Key::new(&connection, &wanted));
         let ContentRequest { payer, tenant, found, .. } = wanted;
         let is_anonymous = payer.is_anonymous();
-        let cause = if is_anonymous { Cause::Anonymous } else { Cause::Tenant };
+        let cause = if is_anonymous { FetchCause::Anonymous } else { FetchCause::Tenant };
         // The use was counted.
         let known = inner.kept.peek(&key);
         match known.as_ref().and_then(|known| known.fresh(ages)) {
@@ -239,7 +239,7 @@ impl Inner {
     /// `found` is what may be stored; `since` is when the round of polls began that it is part of.
     fn flight(
         inner: &Arc<Self>,
-        (key, cause): (Key, Cause),
+        (key, cause): (Key, FetchCause),
         connection: &Arc<Connection>,
         (known, found): (Option<Arc<Kept>>, Option<Variant>),
         since: Option<Instant>,
@@ -276,7 +276,7 @@ impl Inner {
     /// Fetches, within the limits of the connection, and keeps what the source answers.
     async fn fetch(
         &self,
-        (key, cause, lock): (&Key, Cause, &FetchLock),
+        (key, cause, lock): (&Key, FetchCause, &FetchLock),
         connection: &Connection,
         known: Option<&Kept>,
         since: Option<Instant>,
@@ -330,7 +330,7 @@ impl Inner {
     /// that they failed does not concern it.
     async fn ask(
         &self,
-        (key, cause, lock): (&Key, Cause, &FetchLock),
+        (key, cause, lock): (&Key, FetchCause, &FetchLock),
         connection: &Connection,
         known: Option<&Kept>,
         since: Option<Instant>,
@@ -344,7 +344,7 @@ impl Inner {
         // One of each other cause may be before it, which ends by its own deadline: none makes callers of the tenant wait for
         // longer than a fetch may take.
         let _guard = match (at_once, cause) {
-            (None, Cause::Tenant) => timeout_at(deadline, lock.lock()).await.ok(),
+            (None, FetchCause::Tenant) => timeout_at(deadline, lock.lock()).await.ok(),
             (None, _) => Some(lock.lock().await),
             (guard, _) => guard,
         };

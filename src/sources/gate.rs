@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use super::cause::Cause;
+use super::cause::FetchCause;
 use super::circuit::Circuit;
 use crate::cache::{CountGuard, FairPermit, FairSemaphore, KeyedCounts};
 use crate::model::connection::ConnectionLimits;
@@ -98,19 +98,19 @@ impl Gate {
         }
     }
 
-    fn part(&self, cause: Cause) -> &GatePart {
+    fn part(&self, cause: FetchCause) -> &GatePart {
         match cause {
-            Cause::Tenant => &self.whole,
-            Cause::Anonymous => &self.anonymous,
-            Cause::Poll { .. } => &self.polls,
+            FetchCause::Tenant => &self.whole,
+            FetchCause::Anonymous => &self.anonymous,
+            FetchCause::Poll { .. } => &self.polls,
         }
     }
 
     /// Whether the circuits admit a fetch now. One that the tenant did not cause is refused while the tenant's circuit is open,
     /// and does not try the source again for the tenant: its outcome may be due to values that a caller chose.
-    fn admits(&self, cause: Cause) -> bool {
+    fn admits(&self, cause: FetchCause) -> bool {
         let now = Instant::now();
-        if cause != Cause::Tenant && self.whole.circuit.lock().is_open(now) {
+        if cause != FetchCause::Tenant && self.whole.circuit.lock().is_open(now) {
             return false;
         }
         let mut circuit = self.part(cause).circuit.lock();
@@ -141,7 +141,7 @@ async fn acquire(permits: &Arc<Semaphore>, deadline: Instant) -> Result<OwnedSem
 #[derive(Debug)]
 pub(super) struct FetchPermit {
     gate: Arc<Gate>,
-    cause: Cause,
+    cause: FetchCause,
     _permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
     _tenant: CountGuard<TenantId>,
     _replica: FairPermit<TenantId>,
@@ -172,20 +172,20 @@ impl Gates {
         &self,
         (connection, revision): (ConnectionId, Revision),
         limits: &ConnectionLimits,
-        (tenant, cause): (TenantId, Cause),
+        (tenant, cause): (TenantId, FetchCause),
         deadline: Instant,
     ) -> Result<FetchPermit, FetchError> {
         let gate = self.of((connection, revision), limits, tenant);
         let part = gate.part(cause);
         // That of a poll was checked before it.
-        let is_exceeded = cause == Cause::Anonymous && part.rate.check().is_err();
+        let is_exceeded = cause == FetchCause::Anonymous && part.rate.check().is_err();
         if is_exceeded || gate.whole.rate.check().is_err() {
             return Err(FetchError::Busy);
         }
-        let most = MAX_OF_TENANT / if cause == Cause::Anonymous { ANONYMOUS_PART } else { 1 };
+        let most = MAX_OF_TENANT / if cause == FetchCause::Anonymous { ANONYMOUS_PART } else { 1 };
         let counted = self.tenants.try_add(tenant, most).ok_or(FetchError::Busy)?;
         let of_part =
-            if cause == Cause::Tenant { None } else { Some(acquire(&part.permits, deadline).await?) };
+            if cause == FetchCause::Tenant { None } else { Some(acquire(&part.permits, deadline).await?) };
         let permits = (acquire(&gate.whole.permits, deadline).await?, of_part);
         let left = deadline.saturating_duration_since(Instant::now());
         let replica = self.replica.acquire(tenant, left).await.ok_or(FetchError::Busy)?;
@@ -283,7 +283,7 @@ impl FetchPermit {
             circuit.lock().pause(now, asked);
         }
         // That the gateway is rate limited does not depend on what it asked for: fetches of all causes pause.
-        if is_of_client && self.cause != Cause::Tenant {
+        if is_of_client && self.cause != FetchCause::Tenant {
             whole.lock().pause(now, asked);
         }
         self.status(now)
@@ -292,7 +292,10 @@ impl FetchPermit {
     fn status(&self, now: Instant) -> CircuitStatus {
         let is_open = self.gate.whole.circuit.lock().is_open(now);
         let of_cause = || self.gate.part(self.cause).circuit.lock().open_until();
-        CircuitStatus { is_open, cause_until: if self.cause == Cause::Tenant { None } else { of_cause() } }
+        CircuitStatus {
+            is_open,
+            cause_until: if self.cause == FetchCause::Tenant { None } else { of_cause() },
+        }
     }
 }
 

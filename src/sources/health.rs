@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use time::OffsetDateTime;
 use tokio::time::Instant;
 
-use super::cause::Cause;
+use super::cause::FetchCause;
 use crate::model::ids::TenantId;
 
 /// The maximum number of tenants whose failures are recorded, for each connection. Those of others are not shown.
@@ -59,7 +59,7 @@ struct Fetches {
     /// The tenants whose last fetch failed, and whether their circuit is open.
     failing: HashMap<TenantId, bool>,
     /// Until when the circuits of each cause are open, apart from those of the tenants.
-    paused: [HashMap<TenantId, Instant>; Cause::COUNT],
+    paused: [HashMap<TenantId, Instant>; FetchCause::COUNT],
     last_failure: Option<FailedFetch>,
     /// How many fetches were answered.
     answered: u64,
@@ -86,7 +86,7 @@ impl Health {
     }
 
     /// Records until when the circuit of a cause is open that is not the tenant itself.
-    pub(super) fn paused(&self, tenant: TenantId, cause: Cause, until: Option<Instant>) {
+    pub(super) fn paused(&self, tenant: TenantId, cause: FetchCause, until: Option<Instant>) {
         let of_cause = &mut self.0.lock().paused[cause.index()];
         match until {
             None => _ = of_cause.remove(&tenant),
@@ -100,7 +100,7 @@ impl Health {
     /// For how many tenants the circuit of their anonymous callers is open, and that of polls, whether or not the tenant's is.
     pub fn paused_apart(&self) -> [usize; 2] {
         let (fetches, now) = (self.0.lock(), Instant::now());
-        [Cause::Anonymous, Cause::Poll { is_known: true }]
+        [FetchCause::Anonymous, FetchCause::Poll { is_known: true }]
             .map(|cause| fetches.paused[cause.index()].values().filter(|until| **until > now).count())
     }
 
@@ -144,7 +144,7 @@ mod tests {
 
     use super::{FailedFetch, Health, MAX_TENANTS, State};
     use crate::model::ids::TenantId;
-    use crate::sources::cause::Cause;
+    use crate::sources::cause::FetchCause;
 
     #[test]
     fn state_is_that_of_the_tenant_and_the_worst_of_all() {
@@ -172,14 +172,16 @@ mod tests {
         let (health, now) = (Health::default(), Instant::now());
         let [acme, bee] = [1, 2].map(|uid| TenantId(Uuid::from_u128(uid)));
         let later = Some(now + Duration::from_mins(1));
-        let polls = Cause::Poll { is_known: false };
-        for (tenant, cause, until) in
-            [(acme, Cause::Anonymous, later), (bee, Cause::Anonymous, Some(now)), (bee, polls, later)]
-        {
+        let polls = FetchCause::Poll { is_known: false };
+        for (tenant, cause, until) in [
+            (acme, FetchCause::Anonymous, later),
+            (bee, FetchCause::Anonymous, Some(now)),
+            (bee, polls, later),
+        ] {
             health.paused(tenant, cause, until);
         }
         assert_eq!((health.paused_apart(), health.state(None)), ([1, 1], State::Ready));
-        health.paused(acme, Cause::Anonymous, None);
+        health.paused(acme, FetchCause::Anonymous, None);
         assert_eq!(health.paused_apart(), [0, 1]);
     }
 

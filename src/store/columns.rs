@@ -52,12 +52,12 @@ fn json(text: &SourceText) -> Result<String, StoreError> {
 
 /// Places of content as one array per column: as JSON, and the ids of their connections.
 #[derive(Debug, Default)]
-pub(super) struct Places<'p> {
+pub(super) struct PlaceColumns<'p> {
     pub(super) texts: Vec<Option<String>>,
     pub(super) connections: Vec<Option<&'p str>>,
 }
 
-impl<'p> Places<'p> {
+impl<'p> PlaceColumns<'p> {
     pub(super) fn of(places: impl Iterator<Item = Option<&'p Arc<SourcePlace>>>) -> Result<Self, StoreError> {
         let mut columns = Self::default();
         for place in places {

@@ -20,7 +20,7 @@ use crate::model::scope::Revision;
 const UNREADABLE: StoreError = StoreError::Unreadable("completions");
 
 /// The places of a definition by the names of variables or arguments.
-pub(super) type Places = BTreeMap<String, Arc<SourcePlace>>;
+pub(super) type SourcePlaces = BTreeMap<String, Arc<SourcePlace>>;
 
 #[derive(Serialize, Deserialize)]
 struct Stored<T> {
@@ -87,11 +87,11 @@ async fn locked(
 }
 
 /// Reads members that are stored as JSON, and the places after them, if these are of this revision.
-pub(super) fn read<T: DeserializeOwned>(json: &str, revision: i64) -> Result<(T, Places), StoreError> {
+pub(super) fn read<T: DeserializeOwned>(json: &str, revision: i64) -> Result<(T, SourcePlaces), StoreError> {
     let mut documents = serde_json::Deserializer::from_str(json);
     let members = T::deserialize(&mut documents).map_err(|_| UNREADABLE)?;
     if documents.end().is_ok() {
-        return Ok((members, Places::new()));
+        return Ok((members, SourcePlaces::new()));
     }
     let stored = Stored::<SourceText>::deserialize(&mut documents).map_err(|_| UNREADABLE)?;
     let sources = if stored.revision == revision { stored.sources } else { BTreeMap::new() };

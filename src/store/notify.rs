@@ -25,7 +25,7 @@ pub struct ListenerId(pub u64);
 
 /// Identifies a request for acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RequestId(pub u64);
+pub struct AckRequestId(pub u64);
 
 /// A message between replicas. Every replica receives every message, including its own, in commit order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +37,9 @@ pub enum FeedMessage {
     /// A replica has streams on the scope, whose events wait for acknowledgements.
     Followed(Scope),
     /// Every replica is asked to acknowledge that it has received everything before this request.
-    AckRequest(RequestId),
+    AckRequest(AckRequestId),
     /// Every replica that may answer from memory has received everything before this request.
-    Acknowledged(RequestId),
+    Acknowledged(AckRequestId),
 }
 
 /// What a replica shows on its `LISTEN` connection.
@@ -48,7 +48,7 @@ pub struct ListenerState {
     /// The connection.
     pub id: ListenerId,
     /// The newest request that the replica has received, if any.
-    pub acknowledged: Option<RequestId>,
+    pub acknowledged: Option<AckRequestId>,
     /// Number of probes on the connection.
     pub probes: u64,
 }
@@ -243,7 +243,7 @@ impl FromStr for ListenerState {
             part => part.and_then(|part| u64::from_str_radix(part, 16).ok()).map(Some).ok_or(InvalidState),
         };
         let id = ListenerId(number()?.ok_or(InvalidState)?);
-        let acknowledged = number()?.map(RequestId);
+        let acknowledged = number()?.map(AckRequestId);
         Ok(Self { id, acknowledged, probes: number()?.ok_or(InvalidState)? })
     }
 }
@@ -273,7 +273,7 @@ impl FeedMessage {
 
     /// Parses a message; returns `None` for kinds of another version.
     fn parse(text: &str) -> Option<Self> {
-        let request = |text| u64::from_str_radix(text, 16).ok().map(RequestId);
+        let request = |text| u64::from_str_radix(text, 16).ok().map(AckRequestId);
         if let Some(scope) = text.strip_prefix('*') {
             return Some(Self::Followed(Scope(scope.parse().ok()?)));
         }
@@ -303,7 +303,7 @@ fn parse(payload: &str) -> Vec<FeedMessage> {
 mod tests {
     use uuid::Uuid;
 
-    use super::{FeedMessage, ListenerId, ListenerState, MESSAGES_PER_NOTIFY, RequestId, parse};
+    use super::{AckRequestId, FeedMessage, ListenerId, ListenerState, MESSAGES_PER_NOTIFY, parse};
     use crate::model::scope::{Revision, Scope};
     use crate::model::trace::{SpanContext, WriteSpan};
 
@@ -314,8 +314,8 @@ mod tests {
             FeedMessage::Raised(Scope(Uuid::from_u128(9)), Revision(12)),
             FeedMessage::Raised(Scope(Uuid::max()), Revision(i64::MAX)),
             FeedMessage::Followed(Scope(Uuid::max())),
-            FeedMessage::AckRequest(RequestId(3)),
-            FeedMessage::Acknowledged(RequestId(u64::MAX)),
+            FeedMessage::AckRequest(AckRequestId(3)),
+            FeedMessage::Acknowledged(AckRequestId(u64::MAX)),
         ]
     }
 
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn listener_states_parse_to_themselves_within_the_length_of_a_name() {
-        for acknowledged in [None, Some(RequestId(0)), Some(RequestId(u64::MAX))] {
+        for acknowledged in [None, Some(AckRequestId(0)), Some(AckRequestId(u64::MAX))] {
             let state = ListenerState { id: ListenerId(u64::MAX), acknowledged, probes: u64::MAX };
             assert_eq!(state.to_string().parse(), Ok(state));
             assert!(state.to_string().len() < 64, "{state}");

@@ -4,7 +4,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use super::StoreError;
-use super::columns::{Columns, Places, hash, joined, labels, place, raw, size};
+use super::columns::{Columns, PlaceColumns, hash, joined, labels, place, raw, size};
 use super::definitions::{Batch, NewRow, RemovalBatch, Table, delete, select, sorted, upsert};
 use super::tagged_rows::{RowTag, TaggedRow, required};
 use super::write::{Log, Write, logged};
@@ -219,7 +219,7 @@ impl Table for Resource {
         let uris: Vec<_> = batch.rows.iter().map(|row| row.new.uri.as_str()).collect();
         let columns: Columns<'_> = batch.rows.iter().map(|row| &row.new.definition).collect();
         let labels: Vec<_> = batch.rows.iter().map(|row| joined(&row.new.labels)).collect();
-        let places = Places::of(batch.rows.iter().map(|row| row.new.source.as_ref()))?;
+        let places = PlaceColumns::of(batch.rows.iter().map(|row| row.new.source.as_ref()))?;
         let Parts { uris: part_of, ordinals, part_uris, mime_types, kinds, hashes, sizes, metas } =
             batch.rows.iter().filter(|row| row.renewed.is_some()).flat_map(|row| numbered(row.new)).collect();
         let (lost_of, lost): (Vec<_>, Vec<_>) = batch.rows.iter().flat_map(lost_parts).unzip();

@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use uri_template::UriTemplate;
 
 use super::StoreError;
-use super::columns::{Columns, Places, hash, joined, labels, place, raw, size};
+use super::columns::{Columns, PlaceColumns, hash, joined, labels, place, raw, size};
 use super::completion_sources::{CompletionColumns, read};
 use super::definitions::{Batch, RemovalBatch, Table, delete, encoded, select, sorted, upsert};
 use super::tagged_rows::{RowTag, TaggedRow, required};
@@ -160,7 +160,7 @@ impl Table for ResourceTemplate {
             .iter()
             .map(|row| row.new.completions.iter().map(|(name, values)| (name.as_str(), values)).collect());
         let sourced = CompletionColumns::of(connection, sourced.collect(), batch.revision).await?;
-        let places = Places::of(batch.rows.iter().map(|row| row.new.source.as_ref()))?;
+        let places = PlaceColumns::of(batch.rows.iter().map(|row| row.new.source.as_ref()))?;
         upsert!(
             (connection, batch, log),
             "put as (

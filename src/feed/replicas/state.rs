@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::model::scope::{Revision, Scope};
-use crate::store::notify::{ListenerId, ListenerState, RequestId};
+use crate::store::notify::{AckRequestId, ListenerId, ListenerState};
 
 /// Number of received requests that are remembered. Acknowledgements of older ones count as none.
 const REMEMBERED_REQUESTS: usize = 4_096;
@@ -33,8 +33,8 @@ pub(super) struct State {
     /// The number of the newest request that all replicas have acknowledged.
     pub(super) acknowledged: u64,
     /// The requests received last, and the number of each.
-    recent: VecDeque<RequestId>,
-    numbers: HashMap<RequestId, u64>,
+    recent: VecDeque<AckRequestId>,
+    numbers: HashMap<AckRequestId, u64>,
     pub(super) open: OpenRequests,
     pub(super) followed: HashMap<Scope, Followed>,
     listeners: HashMap<ListenerId, Seen>,
@@ -48,7 +48,7 @@ pub(super) struct State {
 /// messages. So at most [`MAX_OPEN`] are kept: the oldest is given up for a new one. The acknowledgement of any later request
 /// serves what waits for it.
 #[derive(Debug, Default)]
-pub(super) struct OpenRequests(VecDeque<(RequestId, Instant)>);
+pub(super) struct OpenRequests(VecDeque<(AckRequestId, Instant)>);
 
 /// A scope with streams on some replica.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub(super) struct Followed {
     /// The newest revision received, and the number of requests received before.
     raised: Option<(Revision, u64)>,
     /// The newest revision for which this replica sent a request.
-    requested: Option<(Revision, RequestId)>,
+    requested: Option<(Revision, AckRequestId)>,
 }
 
 /// What a connection shows.
@@ -72,7 +72,7 @@ struct Seen {
 
 impl OpenRequests {
     /// Adds a request, unless it is among these already.
-    pub(super) fn insert(&mut self, request: RequestId, now: Instant) {
+    pub(super) fn insert(&mut self, request: AckRequestId, now: Instant) {
         if self.contains(request) {
             return;
         }
@@ -82,7 +82,7 @@ impl OpenRequests {
         self.0.push_back((request, now));
     }
 
-    pub(super) fn contains(&self, request: RequestId) -> bool {
+    pub(super) fn contains(&self, request: AckRequestId) -> bool {
         // The newest ones are looked for mostly.
         self.0.iter().rev().any(|(open, _)| *open == request)
     }
@@ -97,7 +97,7 @@ impl Followed {
     }
 
     /// Records a request of this replica for a revision.
-    pub(super) fn request(&mut self, revision: Revision, request: RequestId) {
+    pub(super) fn request(&mut self, revision: Revision, request: AckRequestId) {
         if self.requested.is_none_or(|(newest, _)| newest < revision) {
             self.requested = Some((revision, request));
         }
@@ -109,7 +109,7 @@ impl Followed {
     }
 
     /// This replica's request for the revision.
-    pub(super) fn requested(&self, revision: Revision) -> Option<RequestId> {
+    pub(super) fn requested(&self, revision: Revision) -> Option<AckRequestId> {
         self.requested.filter(|(newest, _)| *newest >= revision).map(|(_, request)| request)
     }
 }
@@ -137,15 +137,15 @@ impl State {
     }
 
     /// The number of a received request.
-    pub(super) fn number(&self, request: RequestId) -> Option<u64> {
+    pub(super) fn number(&self, request: AckRequestId) -> Option<u64> {
         self.numbers.get(&request).copied()
     }
 
-    pub(super) fn is_acknowledged(&self, request: RequestId) -> bool {
+    pub(super) fn is_acknowledged(&self, request: AckRequestId) -> bool {
         self.number(request).is_some_and(|number| number <= self.acknowledged)
     }
 
-    pub(super) fn receive(&mut self, request: RequestId) {
+    pub(super) fn receive(&mut self, request: AckRequestId) {
         if self.recent.len() == REMEMBERED_REQUESTS
             && let Some(oldest) = self.recent.pop_front()
         {
@@ -198,7 +198,7 @@ impl State {
     }
 
     /// Forgets the requests of this replica that are acknowledged, and returns the newest of them.
-    pub(super) fn take_acknowledged(&mut self) -> Option<RequestId> {
+    pub(super) fn take_acknowledged(&mut self) -> Option<AckRequestId> {
         let open = std::mem::take(&mut self.open.0);
         let (done, open) = open.into_iter().partition(|(request, _)| self.is_acknowledged(*request));
         self.open.0 = open;

@@ -9,7 +9,7 @@ use governor::clock::{Clock, DefaultClock};
 
 use super::body_memory::{BodyReservation, Uploader};
 use super::caller_limiters::{CallerLimiters, ChargedLimiters};
-use super::{Left, Limiter, Limits, RateLimitHolder, RateLimitStatus, RateLimitSubject};
+use super::{Limiter, Limits, RateLimitHolder, RateLimitStatus, RateLimitSubject, UnitsLeft};
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -147,7 +147,7 @@ impl<C: Clock + Clone> Limits<C> {
         now: u64,
     ) -> Result<Option<RateLimitStatus>, Fault> {
         let Some(cost) = NonZeroU32::new(cost) else { return Ok(None) };
-        let mut least: Option<(LimitScope, &Limiter, Left)> = None;
+        let mut least: Option<(LimitScope, &Limiter, UnitsLeft)> = None;
         for (scope, limiter) in charged {
             let taken = limiter.take(cost, now);
             let left = taken.map_err(|refused| self.refuse(*scope, cost.get(), refused))?;
@@ -157,7 +157,7 @@ impl<C: Clock + Clone> Limits<C> {
                 least = Some((*scope, limiter, left));
             }
         }
-        Ok(least.map(|(scope, limiter, Left { rate, units: left })| RateLimitStatus {
+        Ok(least.map(|(scope, limiter, UnitsLeft { rate, units: left })| RateLimitStatus {
             scope,
             rate,
             left,

@@ -26,7 +26,7 @@ pub use self::body_memory::{BodyPace, BodyReservation, UploadOptions};
 pub use self::caller_limiters::CallerLimiters;
 use self::status::static_policy;
 pub use self::status::{RateLimitStatus, retry_after, write_refusal};
-use self::table::{Left, Limiter, Refused, Table};
+use self::table::{LimitRefusal, Limiter, Table, UnitsLeft};
 use crate::model::agent::AccessLimits;
 use crate::model::caller::{Credential, Recognition};
 use crate::model::client_address::ClientAddress;
@@ -196,7 +196,7 @@ impl<C: Clock + Clone> Limits<C> {
         policies.find(|(of, default, _)| *of == scope && *default == rate).map(|(.., policy)| policy.clone())
     }
 
-    fn refuse(&self, scope: LimitScope, cost: u32, refused: Refused) -> Fault {
+    fn refuse(&self, scope: LimitScope, cost: u32, refused: LimitRefusal) -> Fault {
         self.refused_of(scope).fetch_add(1, Ordering::Relaxed);
         refusal(scope, cost, refused)
     }
@@ -231,7 +231,7 @@ impl<C: Clock + Clone> Limits<C> {
                 && let Some(left) = self.holders.left(holder, rate).filter(|left| *left < cost)
             {
                 let wait = Duration::from_secs(rate.seconds(cost - left).into());
-                return Err(refusal(scope, cost, Refused { rate, wait: Some(wait) }));
+                return Err(refusal(scope, cost, LimitRefusal { rate, wait: Some(wait) }));
             }
         }
         Ok(())
@@ -247,7 +247,7 @@ impl<C: Clock + Clone> Limits<C> {
         limiter.take(NonZeroU32::MIN, self.addresses.now()).map(drop).map_err(|refused| {
             self.addresses.bar(&limiter, self.options.penalty);
             let wait = refused.wait.map(|wait| wait.max(self.options.penalty));
-            self.refuse(LimitScope::Address, 1, Refused { wait, ..refused })
+            self.refuse(LimitScope::Address, 1, LimitRefusal { wait, ..refused })
         })
     }
 
@@ -286,7 +286,7 @@ impl<C: Clock + Clone> Limits<C> {
     fn check_address(&self, client: ClientAddress) -> Result<(), Fault> {
         match (self.addresses.barred(client.network()), self.options.address) {
             (Some(wait), Some(rate)) => {
-                Err(self.refuse(LimitScope::Address, 1, Refused { rate, wait: Some(wait) }))
+                Err(self.refuse(LimitScope::Address, 1, LimitRefusal { rate, wait: Some(wait) }))
             }
             _ => Ok(()),
         }
@@ -294,7 +294,7 @@ impl<C: Clock + Clone> Limits<C> {
 }
 
 /// Only a batch can cost more than the burst: the configuration keeps every single request below it.
-fn refusal(scope: LimitScope, cost: u32, refused: Refused) -> Fault {
+fn refusal(scope: LimitScope, cost: u32, refused: LimitRefusal) -> Fault {
     match refused.wait {
         Some(retry_after) => Fault::RateLimited { scope, limited: Limited::Rate(refused.rate), retry_after },
         None => Fault::InvalidRequest(Cow::Owned(format!(

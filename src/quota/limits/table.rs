@@ -153,14 +153,14 @@ const _: () = assert!(size_of::<Limiter>() + 2 * size_of::<usize>() <= 64, "with
 
 /// Too few units are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct LimitRefusal {
     /// The exhausted rate.
     pub(super) rate: Rate,
     /// The time until the units are available; `None` if the burst is smaller.
     pub(super) wait: Option<Duration>,
 }
 
-impl Refused {
+impl LimitRefusal {
     fn new(rate: Rate, short: Short) -> Self {
         let wait = match short {
             Short::Until(wait) => Some(wait),
@@ -172,7 +172,7 @@ impl Refused {
 
 /// The units that are left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct UnitsLeft {
     /// The rate.
     pub(super) rate: Rate,
     /// Units that are left now.
@@ -219,17 +219,17 @@ impl Limiter {
     }
 
     /// Takes units, all or none, at a time in nanoseconds of the table.
-    pub(super) fn take(&self, units: NonZeroU32, now: u64) -> Result<Option<Left>, Refused> {
+    pub(super) fn take(&self, units: NonZeroU32, now: u64) -> Result<Option<UnitsLeft>, LimitRefusal> {
         let Some(bucket) = &self.bucket else { return Ok(None) };
         let taken = bucket.take(units.get(), now);
         let rate = bucket.rate;
-        taken.map(|units| Some(Left { rate, units })).map_err(|short| Refused::new(rate, short))
+        taken.map(|units| Some(UnitsLeft { rate, units })).map_err(|short| LimitRefusal::new(rate, short))
     }
 
     /// Whether units could be taken. Takes nothing.
-    pub(super) fn check(&self, units: NonZeroU32, now: u64) -> Result<(), Refused> {
+    pub(super) fn check(&self, units: NonZeroU32, now: u64) -> Result<(), LimitRefusal> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
-        bucket.check(units.get(), now).map_err(|short| Refused::new(bucket.rate, short))
+        bucket.check(units.get(), now).map_err(|short| LimitRefusal::new(bucket.rate, short))
     }
 
     /// The value of `RateLimit-Policy` for a scope. Subjects of several scopes may share one limiter.

@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 
 use super::kept::{Kept, Key};
-use crate::sources::cause::Cause;
+use crate::sources::cause::FetchCause;
 
 /// A fetch for all who wait for it.
 pub(super) type Flight = Shared<BoxFuture<'static, Result<Arc<Kept>, FetchError>>>;
@@ -23,7 +23,7 @@ pub(super) struct Flights(Mutex<HashMap<Key, OfContent>>);
 /// The fetches of some content.
 #[derive(Debug, Default)]
 struct OfContent {
-    by_cause: [Option<Flight>; Cause::COUNT],
+    by_cause: [Option<Flight>; FetchCause::COUNT],
     lock: FetchLock,
 }
 
@@ -31,16 +31,22 @@ struct OfContent {
 pub(super) struct EndGuard<'f> {
     pub(super) flights: &'f Flights,
     pub(super) key: &'f Key,
-    pub(super) cause: Cause,
+    pub(super) cause: FetchCause,
 }
 
 impl Flights {
     /// The fetch in progress that one of this cause may share: that of the cause or of the tenant, whose limits are higher; or
     /// the one that `begin` spawns.
-    pub(super) fn join(&self, key: &Key, cause: Cause, begin: impl FnOnce(FetchLock) -> Flight) -> Flight {
+    pub(super) fn join(
+        &self,
+        key: &Key,
+        cause: FetchCause,
+        begin: impl FnOnce(FetchLock) -> Flight,
+    ) -> Flight {
         let mut flights = self.0.lock();
         let of = flights.entry(key.clone()).or_default();
-        let shared = [Cause::Tenant, cause].into_iter().find_map(|cause| of.by_cause[cause.index()].clone());
+        let shared =
+            [FetchCause::Tenant, cause].into_iter().find_map(|cause| of.by_cause[cause.index()].clone());
         shared.unwrap_or_else(|| {
             let flight = begin(Arc::clone(&of.lock));
             of.by_cause[cause.index()] = Some(flight.clone());

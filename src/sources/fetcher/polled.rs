@@ -12,7 +12,7 @@ use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::ids::ConnectionId;
 use crate::model::scope::Revision;
-use crate::sources::cause::Cause;
+use crate::sources::cause::FetchCause;
 
 /// Content from outside as it is now.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Fetcher {
         // A repository is asked once in a round what its reference names.
         let is_shared = connection.kind == Kind::Git;
         let since = is_shared.then(|| self.round(key.connection, connection.limits.poll()).began);
-        let wanted_by = (key.clone(), Cause::Poll { is_known });
+        let wanted_by = (key.clone(), FetchCause::Poll { is_known });
         let mut kept = Inner::flight(inner, wanted_by.clone(), &connection, (known, None), since).await?;
         // A fetch that was in progress may have read what changed since.
         if kept.checked < since.unwrap_or(began) {

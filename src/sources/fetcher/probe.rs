@@ -11,7 +11,7 @@ use super::{ContentError, Fetcher, Inner};
 use crate::model::caller::Payer;
 use crate::model::ids::{ConnectionId, TenantId};
 use crate::sources::Connection;
-use crate::sources::cause::Cause;
+use crate::sources::cause::FetchCause;
 
 /// The operator has the limits of a connection for itself, as each tenant has.
 const OPERATOR: TenantId = TenantId(Uuid::nil());
@@ -46,7 +46,8 @@ impl Fetcher {
         let Connection { limits, revision, .. } = &*connection;
         let Ok(source) = connection.source(tenant) else { return Ok(()) };
         let deadline = Instant::now() + limits.timeout().min(self.inner.options.longest_wait);
-        let permit = self.inner.gates.pass((uid, *revision), limits, (tenant, Cause::Tenant), deadline).await;
+        let permit =
+            self.inner.gates.pass((uid, *revision), limits, (tenant, FetchCause::Tenant), deadline).await;
         let Ok(permit) = permit else { return Ok(()) };
         if permit.admit().is_err() {
             return Ok(());
@@ -67,7 +68,8 @@ impl Inner {
         let Connection { limits, uid, revision, .. } = connection;
         let source = connection.enabled_source()?;
         let deadline = Instant::now() + limits.timeout();
-        let permit = self.gates.pass((*uid, *revision), limits, (OPERATOR, Cause::Tenant), deadline).await?;
+        let permit =
+            self.gates.pass((*uid, *revision), limits, (OPERATOR, FetchCause::Tenant), deadline).await?;
         permit.admit()?;
         let (fetched, _) = permit.fetch(&**source, (location, None), (limits, None), deadline).await;
         match fetched? {

@@ -10,11 +10,11 @@ use super::{FetchPermit, Gates, quota};
 use crate::model::connection::ConnectionLimits;
 use crate::model::ids::{ConnectionId, TenantId};
 use crate::model::scope::Revision;
-use crate::sources::cause::Cause;
+use crate::sources::cause::FetchCause;
 
-const POLL: Cause = Cause::Poll { is_known: true };
-const FIRST_POLL: Cause = Cause::Poll { is_known: false };
-const CAUSES: [Cause; 4] = [Cause::Tenant, Cause::Anonymous, POLL, FIRST_POLL];
+const POLL: FetchCause = FetchCause::Poll { is_known: true };
+const FIRST_POLL: FetchCause = FetchCause::Poll { is_known: false };
+const CAUSES: [FetchCause; 4] = [FetchCause::Tenant, FetchCause::Anonymous, POLL, FIRST_POLL];
 
 #[tokio::test]
 async fn fetch_waits_for_a_permit_among_the_concurrent_ones_of_its_tenant() {
@@ -25,7 +25,7 @@ async fn fetch_waits_for_a_permit_among_the_concurrent_ones_of_its_tenant() {
     let connection = (ConnectionId(Uuid::from_u128(1)), Revision(1));
     let pass = async |tenant, within| {
         let tenant = TenantId(Uuid::from_u128(tenant));
-        gates.pass(connection, &limits, (tenant, Cause::Tenant), Instant::now() + within).await
+        gates.pass(connection, &limits, (tenant, FetchCause::Tenant), Instant::now() + within).await
     };
     let (first, _second) = (pass(1, LATER).await.unwrap(), pass(1, LATER).await.unwrap());
     assert_eq!(pass(1, SOON).await.unwrap_err(), FetchError::Busy);
@@ -35,7 +35,11 @@ async fn fetch_waits_for_a_permit_among_the_concurrent_ones_of_its_tenant() {
 }
 
 /// A fetch of one tenant.
-async fn pass(gates: &Gates, limits: &ConnectionLimits, cause: Cause) -> Result<FetchPermit, FetchError> {
+async fn pass(
+    gates: &Gates,
+    limits: &ConnectionLimits,
+    cause: FetchCause,
+) -> Result<FetchPermit, FetchError> {
     let (connection, tenant) = (ConnectionId(Uuid::from_u128(1)), TenantId(Uuid::from_u128(1)));
     let soon = Instant::now() + Duration::from_millis(10);
     let permit = gates.pass((connection, Revision(1)), limits, (tenant, cause), soon).await?;
@@ -47,20 +51,23 @@ async fn pass(gates: &Gates, limits: &ConnectionLimits, cause: Cause) -> Result<
 async fn anonymous_callers_leave_places_and_rate_to_others() {
     let limits = ConnectionLimits { concurrent: 4, ..ConnectionLimits::default() };
     let gates = Gates::new(0);
-    let held = [pass(&gates, &limits, Cause::Anonymous).await, pass(&gates, &limits, Cause::Anonymous).await];
+    let held = [
+        pass(&gates, &limits, FetchCause::Anonymous).await,
+        pass(&gates, &limits, FetchCause::Anonymous).await,
+    ];
     assert!(held.iter().all(Result::is_ok));
-    assert_eq!(pass(&gates, &limits, Cause::Anonymous).await.unwrap_err(), FetchError::Busy);
-    assert!(pass(&gates, &limits, Cause::Tenant).await.is_ok());
+    assert_eq!(pass(&gates, &limits, FetchCause::Anonymous).await.unwrap_err(), FetchError::Busy);
+    assert!(pass(&gates, &limits, FetchCause::Tenant).await.is_ok());
     drop(held);
     // Slow enough that no unit is added meanwhile.
     let limits = ConnectionLimits { per_second: 1, burst: 400, ..ConnectionLimits::default() };
     let gates = Gates::new(0);
     let mut admitted = 0;
-    while admitted < 400 && pass(&gates, &limits, Cause::Anonymous).await.is_ok() {
+    while admitted < 400 && pass(&gates, &limits, FetchCause::Anonymous).await.is_ok() {
         admitted += 1;
     }
     assert!((100..200).contains(&admitted), "{admitted}");
-    assert!(pass(&gates, &limits, Cause::Tenant).await.is_ok());
+    assert!(pass(&gates, &limits, FetchCause::Tenant).await.is_ok());
 }
 
 #[tokio::test]
@@ -70,7 +77,7 @@ async fn places_of_each_cause_are_a_part_of_those_of_the_tenant() {
     {
         let limits = ConnectionLimits { concurrent, ..ConnectionLimits::default() };
         for (cause, expected) in
-            [(Cause::Tenant, of_tenant), (Cause::Anonymous, of_anonymous), (POLL, of_polls)]
+            [(FetchCause::Tenant, of_tenant), (FetchCause::Anonymous, of_anonymous), (POLL, of_polls)]
         {
             let (gates, mut held) = (Gates::new(0), Vec::new());
             while let Ok(permit) = pass(&gates, &limits, cause).await {
@@ -81,12 +88,12 @@ async fn places_of_each_cause_are_a_part_of_those_of_the_tenant() {
     }
     // Anonymous callers and polls together leave some to the tenant.
     let (gates, limits) = (Gates::new(0), ConnectionLimits { concurrent: 3, ..ConnectionLimits::default() });
-    let held = [pass(&gates, &limits, Cause::Anonymous).await, pass(&gates, &limits, POLL).await];
-    assert!(held.iter().all(Result::is_ok) && pass(&gates, &limits, Cause::Tenant).await.is_ok());
+    let held = [pass(&gates, &limits, FetchCause::Anonymous).await, pass(&gates, &limits, POLL).await];
+    assert!(held.iter().all(Result::is_ok) && pass(&gates, &limits, FetchCause::Tenant).await.is_ok());
 }
 
 /// Fetches for a cause, which fails so if it is admitted. Returns whether the tenant's circuit is open, and that of the cause.
-async fn fail(gates: &Gates, cause: Cause, error: FetchError) -> Result<(bool, bool), FetchError> {
+async fn fail(gates: &Gates, cause: FetchCause, error: FetchError) -> Result<(bool, bool), FetchError> {
     let permit = pass(gates, &ConnectionLimits::default(), cause).await?;
     let status = permit.record::<()>(&Err(error));
     Ok((status.is_open, status.cause_until.is_some()))
@@ -105,7 +112,7 @@ async fn admitted(gates: &Gates) -> [bool; 4] {
 async fn failures_open_the_circuit_of_their_cause_alone() {
     let gates = Gates::new(0);
     for (cause, expected) in
-        [(Cause::Anonymous, [true, false, true, true]), (POLL, [true, true, false, false])]
+        [(FetchCause::Anonymous, [true, false, true, true]), (POLL, [true, true, false, false])]
     {
         for is_open in [false, false, false, false, true] {
             assert_eq!(fail(&gates, cause, FetchError::Timeout).await, Ok((false, is_open)), "{cause:?}");
@@ -115,7 +122,7 @@ async fn failures_open_the_circuit_of_their_cause_alone() {
     }
     // A source that fails for callers with a credential fails for all.
     for is_open in [false, false, false, false, true] {
-        assert_eq!(fail(&gates, Cause::Tenant, FetchError::Timeout).await, Ok((is_open, false)));
+        assert_eq!(fail(&gates, FetchCause::Tenant, FetchError::Timeout).await, Ok((is_open, false)));
     }
     assert_eq!(admitted(&gates).await, [false; 4]);
 }
@@ -134,7 +141,7 @@ async fn pause_that_a_source_asks_of_the_client_holds_for_every_cause() {
     let gates = Gates::new(0);
     let retry_after = Some(20);
     for (cause, expected) in [
-        (Cause::Anonymous, [true, false, true, true]),
+        (FetchCause::Anonymous, [true, false, true, true]),
         (POLL, [true, true, false, false]),
         (FIRST_POLL, [true, true, false, false]),
     ] {

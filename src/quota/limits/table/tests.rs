@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use governor::clock::{Clock, FakeRelativeClock};
 
-use super::{Bucket, Left, MAX_SHARED, Refused, SECOND, Short, Table};
+use super::{Bucket, LimitRefusal, MAX_SHARED, SECOND, Short, Table, UnitsLeft};
 use crate::model::limits::{LimitScope, Rate};
 
 fn bucket() -> Bucket {
@@ -78,7 +78,10 @@ fn a_new_rate_replaces_the_limiter_and_keeps_requests_in_flight_and_units_used()
     assert!(table.of(1, Some(rate)).enter(1));
     let wider = Rate::new(100, 200).unwrap();
     let one = NonZeroU32::MIN;
-    assert_eq!(table.of(1, Some(wider)).take(one, table.now()), Ok(Some(Left { rate: wider, units: 179 })));
+    assert_eq!(
+        table.of(1, Some(wider)).take(one, table.now()),
+        Ok(Some(UnitsLeft { rate: wider, units: 179 }))
+    );
     assert!(!table.of(1, Some(wider)).enter(1));
     assert!(!table.of(1, None).enter(1), "after another change too");
     table.of(1, Some(rate)).leave();
@@ -184,5 +187,5 @@ fn a_refusal_names_the_rate() {
     let (table, _, rate) = table(1);
     assert_eq!(take(&table, 1, rate, 20), Ok(0));
     let refused = table.of(1, Some(rate)).take(NonZeroU32::MIN, table.now());
-    assert_eq!(refused, Err(Refused { rate, wait: Some(Duration::from_millis(100)) }));
+    assert_eq!(refused, Err(LimitRefusal { rate, wait: Some(Duration::from_millis(100)) }));
 }
