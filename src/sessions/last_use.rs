@@ -137,6 +137,11 @@ impl SessionUses {
         2 * (self.tick + Duration::from_micros(self.every.unsigned_abs()))
     }
 
+    /// Whether any use waits to be written.
+    pub(super) fn any_waits(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Removes and returns the uses of these sessions, due or not.
     pub(super) fn take_of(&self, sessions: &[SessionUid]) -> Vec<(SessionUid, Arc<LastUse>)> {
         let taken = sessions.iter().filter_map(|session| self.waiting.remove(session));

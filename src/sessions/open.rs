@@ -177,9 +177,11 @@ impl Sessions {
     /// Ends sessions of a holder, except those in use and those used last, so that `count` more are within its bound,
     /// unless another replica has done so meanwhile.
     async fn reduce(&self, (payer, agent, holder): Reduction, count: i64) -> Result<(), Fault> {
-        let present =
-            self.loader.load(payer, async || self.store.sessions_of(agent, holder, MAX_ENDED).await).await?;
-        self.write_uses_of(&present).await;
+        if self.uses.any_waits() {
+            let present =
+                self.loader.load(payer, async || self.store.sessions_of(agent, holder, MAX_ENDED).await);
+            self.write_uses_of(&present.await?).await;
+        }
         let now = self.system.clock.now();
         let streams_since = now - self.uses.open_stream_lifetime();
         let most = i64::from(self.limits.per_principal);
