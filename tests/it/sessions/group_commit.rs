@@ -104,6 +104,28 @@ async fn limit_of_a_holder_is_exact_for_concurrent_sessions() {
     }
 }
 
+#[tokio::test]
+async fn sessions_of_a_holder_are_asked_for_only_where_a_use_waits() {
+    let database = database().await;
+    let proxy = Proxy::before(&database.options).await;
+    let builder = Builder::new(&database).set("WAGGLE_SESSIONS__PER_PRINCIPAL", 1);
+    let replica = builder.store(|store| store.connect = proxy.options.clone()).start().await;
+    let caller = replica.caller(&replica.acme("a").await, "a").await;
+    let asked = || {
+        let statements = proxy.statements.take();
+        statements.iter().filter(|text| text.starts_with("select uid from sessions where agent")).count()
+    };
+    for _ in 0..3 {
+        replica.open(&caller).await;
+    }
+    assert_eq!((asked(), database.number(OPEN).await), (0, 1));
+    let used = replica.open(&caller).await;
+    replica.found(&caller, &used).await;
+    asked();
+    replica.open(&caller).await;
+    assert_eq!((asked(), database.number(OPEN).await), (1, 1));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn tenant_that_opens_many_sessions_delays_no_other() {
     let database = database().await;
