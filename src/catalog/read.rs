@@ -60,8 +60,7 @@ impl Catalog {
         let snapshot = if let Some(fresh) = fresh {
             fresh
         } else {
-            let first = || (caller.only_resources, uri());
-            self.snapshot_to_read(caller.payer(), caller.agent_ref(), first).await?
+            self.snapshot_to_read(caller.payer(), caller.agent_ref(), caller.only_resources, uri).await?
         };
         Ok(View::new(snapshot, || caller.labels()))
     }
@@ -82,14 +81,15 @@ impl Catalog {
         tenant: TenantId,
         agent: AgentId,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
-        self.snapshot_to_read(payer, AgentRef { tenant, uid: agent }, || (false, None)).await
+        self.snapshot_to_read(payer, AgentRef { tenant, uid: agent }, false, || None).await
     }
 
     async fn snapshot_to_read(
         &self,
         payer: Payer,
         agent: AgentRef,
-        first: impl FnOnce() -> (bool, Option<ResourceUri>),
+        only_resources: bool,
+        uri: impl FnOnce() -> Option<ResourceUri>,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
         // Without a reference to the cell: all callers without a handle would count it in one place.
         if let Some(fresh) = self.agents.find(agent.uid, AgentCell::fresh) {
@@ -108,7 +108,7 @@ impl Catalog {
             return Ok(stale);
         }
         // Boxed, as every cold path below a hot one: the future of a read in memory is small to move.
-        match Box::pin(self.load_snapshot(payer, agent, &cell, first())).await {
+        match Box::pin(self.load_snapshot(payer, agent, &cell, only_resources, uri())).await {
             Ok(found) => found.ok_or(Fault::Forbidden),
             Err(error) => match cell.stale() {
                 Some(stale) if self.loader.may_use_memory_after_failure().await => Ok(stale),
@@ -122,7 +122,8 @@ impl Catalog {
         payer: Payer,
         agent: AgentRef,
         cell: &AgentCell,
-        (only_resources, uri): (bool, Option<ResourceUri>),
+        only_resources: bool,
+        uri: Option<ResourceUri>,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let keep = |(hash, bytes)| self.keep_contents(agent, hash, &bytes);
         let first = Some(FirstRead { only_resources, uri: uri.as_ref(), keep: &keep });

@@ -123,7 +123,7 @@ pub struct AgentCell {
     loading: Mutex<()>,
     /// Whether the last changes were few and of resources alone, as most are: they are read with less work.
     changes_resources: AtomicBool,
-    /// Whether the agent was found to have had other definitions than resources.
+    /// Whether the agent was found to have, or may have had, other definitions than resources.
     has_others: AtomicBool,
     /// Of the snapshot.
     charge: Charge,

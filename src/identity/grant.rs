@@ -128,7 +128,7 @@ pub struct Caller {
     pub agent: AgentId,
     /// Whether the agent is public: readable without a credential.
     pub public: bool,
-    /// Whether, when its access settings were read, the agent had never had definitions of other kinds than resources.
+    /// [`AgentAccess::only_resources`].
     pub only_resources: bool,
     /// The limits of the agent and of its tenant.
     pub limits: Arc<AccessLimits>,

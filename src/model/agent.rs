@@ -64,7 +64,7 @@ pub struct AgentAccess {
     pub access: Access,
     /// Whether requests to the agent are answered.
     pub enabled: bool,
-    /// Whether, when this was read, the agent had never had definitions of other kinds than resources.
+    /// Whether, when this was read, the agent was known to have never had definitions of other kinds than resources.
     pub only_resources: bool,
     /// Limits of the agent and its tenant.
     pub limits: Arc<AccessLimits>,

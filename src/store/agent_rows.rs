@@ -26,7 +26,7 @@ pub struct AgentState {
     pub head: Head,
     /// Its description.
     pub description: AgentDescription,
-    /// Whether it has never had definitions of other kinds than resources.
+    /// Whether it is known to have never had definitions of other kinds than resources.
     pub only_resources: bool,
     /// The changes after the revision that was asked for, in order.
     pub changes: Vec<Change>,
@@ -52,7 +52,7 @@ impl Family for Stored {
 #[derive(Debug, Default)]
 pub(super) struct AgentRows {
     agent: Option<(Head, AgentDescription)>,
-    /// Whether the agent has never had definitions of other kinds than resources.
+    /// Whether the agent is known to have never had definitions of other kinds than resources.
     only_resources: bool,
     locked: Option<Revision>,
     changes: Vec<StoredChange>,

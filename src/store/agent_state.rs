@@ -72,7 +72,8 @@ macro_rules! agent_rows {
 /// Selects every row of an agent, with the contents of the resource `$3`, the nth up to the size `$4` / n. The others are
 /// conditions on the rows of the kinds that an agent may lack.
 macro_rules! every_row {
-    (($templates:literal, $prompts:literal, $skills:literal, $mounts:literal, $entries:literal), $($argument:expr),* $(,)?) => {
+    ($agent:ident, $read:ident,
+     ($templates:literal, $prompts:literal, $skills:literal, $mounts:literal, $entries:literal)) => {
         agent_rows!(
             ("", ""),
             (
@@ -88,7 +89,10 @@ macro_rules! every_row {
                  then (select c.bytes from contents c where (c.tenant, c.agent, c.hash) = (d.tenant, d.agent, d.hash)) \
                  end"
             ),
-            $($argument),*
+            $agent.tenant.0,
+            $agent.uid.0,
+            $read.map(ResourceUri::as_str),
+            MAX_FIRST_READ_BYTES,
         )
     };
 }
@@ -107,45 +111,33 @@ impl Store {
         read: Option<&ResourceUri>,
         system: &System,
     ) -> Result<Option<AgentState>, StoreError> {
+        let first = || system.pause(FailPoint::SnapshotBetweenReads);
         if only_resources {
-            let rows = self
-                .read(async |connection| {
-                    let rows = every_row!(
-                        ("false", "false", "false", "false", "false"),
-                        agent.tenant.0,
-                        agent.uid.0,
-                        read.map(ResourceUri::as_str),
-                        MAX_FIRST_READ_BYTES,
-                    );
-                    AgentRows::collect(rows.fetch(connection), system.pause(FailPoint::SnapshotBetweenReads))
-                        .await
-                })
-                .await??;
+            let rows = self.read(async |connection| {
+                let rows = every_row!(agent, read, ("false", "false", "false", "false", "false"));
+                AgentRows::collect(rows.fetch(connection), first()).await
+            });
+            let rows = rows.await??;
             if rows.are_complete_with_resources() {
                 return Ok(rows.into_state());
             }
         }
-        let rows = self
-            .read(async |connection| {
-                let rows = every_row!(
-                    (
-                        "d.tenant = $1 and d.agent = $2",
-                        "d.tenant = $1 and d.agent = $2",
-                        "d.tenant = $1 and d.agent = $2",
-                        "d.tenant = $1 and d.agent = $2",
-                        "d.tenant = $1 and d.agent = $2 and d.tree in (select m.tree from mounts m \
-                         where m.tenant = $1 and m.agent = $2)"
-                    ),
-                    agent.tenant.0,
-                    agent.uid.0,
-                    read.map(ResourceUri::as_str),
-                    MAX_FIRST_READ_BYTES,
-                );
-                AgentRows::collect(rows.fetch(connection), system.pause(FailPoint::SnapshotBetweenReads))
-                    .await
-            })
-            .await??;
-        Ok(rows.into_state())
+        let rows = self.read(async |connection| {
+            let rows = every_row!(
+                agent,
+                read,
+                (
+                    "d.tenant = $1 and d.agent = $2",
+                    "d.tenant = $1 and d.agent = $2",
+                    "d.tenant = $1 and d.agent = $2",
+                    "d.tenant = $1 and d.agent = $2",
+                    "d.tenant = $1 and d.agent = $2 and d.tree in (select m.tree from mounts m \
+                     where m.tenant = $1 and m.agent = $2)"
+                )
+            );
+            AgentRows::collect(rows.fetch(connection), first()).await
+        });
+        Ok(rows.await??.into_state())
     }
 
     /// Reads an agent with its changes after a revision, at most `limit`, and the definitions that they concern; `None` if it

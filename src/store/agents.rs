@@ -172,12 +172,12 @@ impl Store {
                 .await
             })
             .await?;
-        let uses = row.enabled.zip(row.only_resources);
-        let agent = match (row.uid, row.tenant, row.access, uses, row.limits, row.tenant_limits) {
-            (Some(uid), Some(tenant), Some(access), Some(uses), Some(agent), Some(limits)) => {
+        let flags = row.enabled.zip(row.only_resources);
+        let agent = match (row.uid, row.tenant, row.access, flags, row.limits, row.tenant_limits) {
+            (Some(uid), Some(tenant), Some(access), Some(flags), Some(agent), Some(limits)) => {
                 let quota_holder = AgentId(row.quota_holder.unwrap_or(uid));
                 let limits = AccessLimits { quota_holder, agent: agent.0, tenant: limits.0 };
-                let found = agent_access((TenantId(tenant), AgentId(uid)), &access, uses, limits)?;
+                let found = agent_access((TenantId(tenant), AgentId(uid)), &access, flags, limits)?;
                 Some((found, Revision(row.revision.ok_or(StoreError::Unreadable("head"))?)))
             }
             _ => None,
@@ -209,12 +209,12 @@ impl Store {
             })
             .await?;
         let Some(row) = row else { return Ok((None, None)) };
-        let uses = row.enabled.zip(row.only_resources);
-        let access = match (row.access, uses, row.limits, row.tenant_limits) {
-            (Some(access), Some(uses), Some(own), Some(limits)) => {
+        let flags = row.enabled.zip(row.only_resources);
+        let access = match (row.access, flags, row.limits, row.tenant_limits) {
+            (Some(access), Some(flags), Some(own), Some(limits)) => {
                 let quota_holder = row.quota_holder.map_or(agent, AgentId);
                 let limits = AccessLimits { quota_holder, agent: own.0, tenant: limits.0 };
-                Some(agent_access((tenant, agent), &access, uses, limits)?)
+                Some(agent_access((tenant, agent), &access, flags, limits)?)
             }
             _ => None,
         };

@@ -70,9 +70,9 @@ impl Store {
             })
             .await?;
         let Some(row) = row else { return Ok(None) };
-        let uses = row.enabled.zip(row.only_resources);
-        let agent = match (row.agent_uid, row.agent_tenant, row.access, uses) {
-            (Some(agent), Some(tenant), Some(access), Some(uses)) => {
+        let flags = row.enabled.zip(row.only_resources);
+        let agent = match (row.agent_uid, row.agent_tenant, row.access, flags) {
+            (Some(agent), Some(tenant), Some(access), Some(flags)) => {
                 let limits = row.agent_limits.zip(row.agent_tenant_limits);
                 let limits = limits.ok_or(StoreError::Unreadable("limits"))?;
                 let revision = row.agent_tenant_revision.ok_or(StoreError::Unreadable("head"))?;
@@ -81,7 +81,7 @@ impl Store {
                     agent: limits.0.0,
                     tenant: limits.1.0,
                 };
-                let found = agent_access((TenantId(tenant), AgentId(agent)), &access, uses, limits)?;
+                let found = agent_access((TenantId(tenant), AgentId(agent)), &access, flags, limits)?;
                 Some((found, Revision(revision)))
             }
             _ => None,

@@ -71,7 +71,8 @@ pub(super) struct TaggedRow {
     /// The kind of a change or content, the place of a template's content, or the connection and the tree of a mount.
     pub(super) kind: Option<String>,
     pub(super) hash: Option<Vec<u8>>,
-    /// The place of a change or a content among others; of an agent, 1 if it has never had other definitions than resources.
+    /// The place of a change or a content among others; of an agent, 1 if it is known to have had no
+    /// other definitions than resources.
     pub(super) ordinal: Option<i32>,
     /// A revision, or the size of a content.
     pub(super) number: Option<i64>,

@@ -1,6 +1,6 @@
 //! The first read of an agent looks for other definitions than resources only if the agent has ever had some.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use sqlx::{ConnectOptions, Executor};
 
 use super::{recorded, statements};
@@ -89,8 +89,7 @@ async fn definition_added_after_its_agent_was_looked_up_is_read() {
     assert_eq!(put.status, 201, "{}", put.text());
     statements(&proxy);
     let listed = reader.http.call("a", &key, "prompts/list", json!({})).await;
-    let names = |listed: &Value| listed["result"]["prompts"][0]["name"].clone();
-    assert_eq!(names(&listed), "p", "{listed}");
+    assert_eq!(listed["result"]["prompts"][0]["name"], "p", "{listed}");
     let read: Vec<_> = statements(&proxy).iter().filter_map(|text| looks_for_others(text)).collect();
     assert_eq!(read, [false, true]);
 }
