@@ -1,5 +1,5 @@
-//! `growth`: what a read costs, and what memory it takes, as more agents of a large database are in use; cold reads; and
-//! pages of small and large agents.
+//! `growth`: what a read costs, and what memory it takes, as more agents of a large database are in use; cold reads; the
+//! first calls of a large agent; and pages of small and large agents.
 
 use std::fs;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ use crate::report::median;
 use crate::run::to_f64;
 use crate::site::{self, Site};
 use crate::svg::{self, Axis, Chart, Line, Scale};
-use crate::{memory, metrics};
+use crate::{large_agent, memory, metrics};
 
 const RESOURCES: usize = 10;
 const BYTES: usize = 1024;
@@ -96,6 +96,8 @@ pub(crate) async fn run(options: &Growth) -> Result<(), Error> {
         });
         let cold = cold_reads::measure(site, growth, cold).await?;
         print(cold_reads::table(&cold))?;
+        let first = large_agent::measure(site, large, options.rounds).await?;
+        print(large_agent::table(&first, options.large))?;
         let pages = lists(site, [small, large], options).await?;
         print(pages_table(&pages))?;
         let Some(file) = &options.svg else { return Ok(()) };

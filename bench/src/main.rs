@@ -24,6 +24,7 @@ mod fleet;
 mod growth;
 mod histogram;
 mod http;
+mod large_agent;
 mod library;
 mod limit;
 mod load;

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 
 use super::Catalog;
 use super::snapshot::view::{Answering, View};
-use super::snapshot::{AgentCell, AgentSnapshot, FirstRead};
+use super::snapshot::{AgentCell, AgentPart, AgentSnapshot, FirstRead};
 use crate::identity::grant::Caller;
 use crate::model::allocated::shared_bytes;
 use crate::model::call::{Content, Contents, List, ListPage, Page};
@@ -42,25 +42,25 @@ impl Catalog {
     /// [`Fault::Forbidden`] if the agent has just been deleted; [`Fault::StorageUnavailable`] if it is not in
     /// memory and the database is unreachable.
     pub async fn view(&self, caller: &Caller) -> Result<View, Fault> {
-        self.view_to_read(caller, || None).await
+        self.view_of(caller, || None).await
     }
 
-    /// As [`view`](Self::view), for a call that reads a resource: if the agent is not in memory, short contents of the
-    /// resource are loaded with it.
+    /// As [`view`](Self::view), for a call that needs `part` alone, if that is known: of an agent that is not in memory and
+    /// large, the view has nothing else. If the agent is not in memory, short contents of a resource are loaded with it.
     ///
     /// # Errors
     /// Those of [`view`](Self::view).
-    pub async fn view_to_read(
+    pub async fn view_of(
         &self,
         caller: &Caller,
-        uri: impl FnOnce() -> Option<ResourceUri>,
+        part: impl FnOnce() -> Option<AgentPart>,
     ) -> Result<View, Fault> {
         let known = caller.remembered.as_ref();
         let fresh = known.and_then(|known| self.agents.find_by(&known.agent_cell, AgentCell::fresh));
         let snapshot = if let Some(fresh) = fresh {
             fresh
         } else {
-            self.snapshot_to_read(caller.payer(), caller.agent_ref(), caller.only_resources, uri).await?
+            self.snapshot_to_read(caller.payer(), caller.agent_ref(), caller.only_resources, part).await?
         };
         Ok(View::new(snapshot, || caller.labels()))
     }
@@ -89,7 +89,7 @@ impl Catalog {
         payer: Payer,
         agent: AgentRef,
         only_resources: bool,
-        uri: impl FnOnce() -> Option<ResourceUri>,
+        part: impl FnOnce() -> Option<AgentPart>,
     ) -> Result<Arc<AgentSnapshot>, Fault> {
         // Without a reference to the cell: all callers without a handle would count it in one place.
         if let Some(fresh) = self.agents.find(agent.uid, AgentCell::fresh) {
@@ -99,18 +99,20 @@ impl Catalog {
         let cell = self.agents.get_or_create(agent.uid, Some(agent.tenant), |_, charge| {
             AgentCell::new(agent, timeline(), charge)
         });
-        if let Some(fresh) = cell.fresh() {
+        let part = part();
+        let part = part.as_ref();
+        if let Some(fresh) = cell.fresh_of(part) {
             return Ok(fresh);
         }
         if self.loader.answers_from_memory()
-            && let Some(stale) = cell.stale()
+            && let Some(stale) = cell.stale_of(part)
         {
             return Ok(stale);
         }
         // Boxed, as every cold path below a hot one: the future of a read in memory is small to move.
-        match Box::pin(self.load_snapshot(payer, agent, &cell, only_resources, uri())).await {
+        match Box::pin(self.load_snapshot(payer, agent, &cell, only_resources, part)).await {
             Ok(found) => found.ok_or(Fault::Forbidden),
-            Err(error) => match cell.stale() {
+            Err(error) => match cell.stale_of(part) {
                 Some(stale) if self.loader.may_use_memory_after_failure().await => Ok(stale),
                 _ => Err(error.into()),
             },
@@ -121,13 +123,30 @@ impl Catalog {
         &self,
         payer: Payer,
         agent: AgentRef,
-        cell: &AgentCell,
+        cell: &Arc<AgentCell>,
         only_resources: bool,
-        uri: Option<ResourceUri>,
+        part: Option<&AgentPart>,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let keep = |(hash, bytes)| self.keep_contents(agent, hash, &bytes);
-        let first = Some(FirstRead { only_resources, uri: uri.as_ref(), keep: &keep });
-        self.loader.load(payer, async || cell.snapshot(&self.store, &self.system, first).await).await
+        let first = Some(FirstRead { only_resources, part, keep: &keep });
+        let load = async || cell.snapshot(&self.store, &self.system, first).await;
+        let loaded = self.loader.load(payer, load).await?;
+        if cell.take_whole_due() {
+            self.load_whole_later(payer, Arc::clone(cell));
+        }
+        Ok(loaded)
+    }
+
+    /// Loads all of an agent of which parts are read often. Meanwhile they are read on.
+    fn load_whole_later(&self, payer: Payer, cell: Arc<AgentCell>) {
+        let (loader, store, system) = (Arc::clone(&self.loader), self.store.clone(), self.system.clone());
+        tokio::spawn(async move {
+            let load = async || cell.snapshot(&store, &system, None).await;
+            if let Err(error) = loader.load(payer, load).await {
+                // Further reads try it again.
+                tracing::debug!(%error, "loading a large agent failed");
+            }
+        });
     }
 
     fn keep_contents(&self, agent: AgentRef, hash: ContentHash, bytes: &Bytes) {

@@ -20,13 +20,12 @@ use super::version::{ContentTypes, ProtocolVersion, ToolMembers};
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
 use crate::catalog::read::SourceUse;
-use crate::catalog::snapshot::AgentSnapshot;
 use crate::catalog::snapshot::view::View;
+use crate::catalog::snapshot::{AgentPart, AgentSnapshot};
 use crate::http::cursor::CursorSigner;
 use crate::identity::grant::Caller;
 use crate::model::agent::Access;
 use crate::model::fault::{Fault, Outcome};
-use crate::model::ids::ResourceUri;
 use crate::model::prompt::{Prompt, PromptName};
 use crate::model::scope::Revision;
 
@@ -107,7 +106,7 @@ impl CallHandler {
         dialect: Dialect,
         source_use: &dyn SourceUse,
     ) -> Result<Bytes, Refusal> {
-        let view = self.catalog.view_to_read(caller, || resource_of(call)).await?;
+        let view = self.catalog.view_of(caller, || part_of(call)).await?;
         let context = CallContext { caller, view, dialect, source_use };
         let answered = match call {
             Call::ReadResource { uri } => self.read(&context, uri, ResultForm::Method).await,
@@ -290,11 +289,11 @@ fn encode(
     Ok(out.into())
 }
 
-/// The resource that a call reads, as far as that is known without its agent.
-fn resource_of(call: &Call<'_>) -> Option<ResourceUri> {
+/// What of its agent a call needs, if that is known without the agent and is not all of it.
+fn part_of(call: &Call<'_>) -> Option<AgentPart> {
     match call {
-        Call::ReadResource { uri } => Some(uri.clone()),
-        Call::CallTool { name, arguments } => tools::resource_of(name, arguments),
+        Call::ReadResource { uri } => Some(AgentPart::Uri(uri.clone())),
+        Call::CallTool { name, arguments } => tools::resource_of(name, arguments).map(AgentPart::Uri),
         Call::List { .. }
         | Call::GetPrompt { .. }
         | Call::Complete(_)

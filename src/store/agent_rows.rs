@@ -40,6 +40,15 @@ pub struct AgentState {
     pub contents: Vec<(ContentHash, Bytes)>,
 }
 
+/// An agent that was read with a limit.
+#[derive(Debug)]
+pub enum Found {
+    /// All of it.
+    Whole(Box<AgentState>),
+    /// It has more rows than the limit.
+    TooLarge,
+}
+
 /// Registered definitions, in byte order of their keys.
 #[derive(Debug)]
 pub struct Stored;
@@ -58,6 +67,7 @@ pub(super) struct AgentRows {
     changes: Vec<StoredChange>,
     definitions: ByKind<Stored>,
     parts: Vec<StoredPart>,
+    part_count: usize,
     entries: Vec<StoredEntry>,
     contents: Vec<(ContentHash, Bytes)>,
 }
@@ -130,6 +140,7 @@ impl AgentRows {
     fn sort(&mut self) {
         self.changes.sort_unstable_by_key(|(ordinal, change, _)| (change.revision, *ordinal));
         each_kind!(K => sort(K::of_mut(&mut self.definitions)));
+        self.part_count = self.parts.len();
         join(&mut self.definitions.resources, std::mem::take(&mut self.parts));
     }
 
@@ -146,6 +157,18 @@ impl AgentRows {
     /// The definitions, in byte order of their keys.
     pub(super) fn into_definitions(self) -> ByKind<Stored> {
         self.definitions
+    }
+
+    /// As [`into_state`](Self::into_state), unless there are more than `most` rows of a table.
+    pub(super) fn into_found(self, most: Option<usize>) -> Option<Found> {
+        let most = most.unwrap_or(usize::MAX);
+        let mut is_too_large = self.part_count > most || self.entries.len() > most;
+        each_kind!(K => is_too_large |= K::of(&self.definitions).len() > most);
+        if is_too_large {
+            Some(Found::TooLarge)
+        } else {
+            self.into_state().map(|state| Found::Whole(Box::new(state)))
+        }
     }
 
     /// What the rows stand for; `None` if the agent does not exist.

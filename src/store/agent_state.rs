@@ -3,7 +3,7 @@
 //!
 //! A statement is a union of tagged rows. Returning one JSON document instead takes several times as long.
 
-use super::agent_rows::{AgentRows, AgentState, Stored};
+use super::agent_rows::{AgentRows, AgentState, Found, Stored};
 use super::definitions::Table;
 use super::tagged_rows::{RowTag, TaggedRow};
 use super::write::Write;
@@ -15,7 +15,7 @@ use crate::model::mount::Mount;
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
 use crate::model::scope::{ChangeKind, Revision, Scope};
-use crate::model::skill::Skill;
+use crate::model::skill::{Skill, SkillRoot};
 use crate::model::system::{FailPoint, System};
 use crate::model::template::ResourceTemplate;
 
@@ -43,42 +43,43 @@ macro_rules! agent_rows {
              h.revision as number, h.floor, null::timestamptz as last_modified, null::bytea as bytes \
              from heads h join agents a on a.uid = h.scope \
              where h.scope = $2 and a.tenant = $1 and a.deleted_at is null" + $changes
-            + " union all select 2, d.uri, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
+            + " union all (select 2, d.uri, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
              d.meta, nullif(d.labels, '{}'), case d.source when 'connection' then d.connection::text || ' ' || \
              (select k.kind from connections k where k.uid = d.connection) || ' ' || d.place end, null, null, null, \
              d.revision, null, d.last_modified, null from resources d where " + $resources
-            + " union all select 3, d.uri, d.part_uri, null, null, d.mime_type, null, null, \
+            + ") union all (select 3, d.uri, d.part_uri, null, null, d.mime_type, null, null, \
              d.meta, null, null, d.kind, d.hash, d.ordinal, d.size, null, null, " + $bytes
             + " from resource_contents d where " + $parts
-            + " union all select 4, d.uri_template, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
+            + ") union all (select 4, d.uri_template, d.name, d.title, d.description, d.mime_type, d.annotations, d.icons, \
              d.meta, nullif(d.labels, '{}'), d.completions || coalesce(' ' || d.completion_sources, ''), d.connection::text || ' ' || d.place, d.body, null, d.revision, null, null, null \
              from templates d where " + $templates
-            + " union all select 5, d.name, null, d.title, d.description, null, null, d.icons, \
+            + ") union all (select 5, d.name, null, d.title, d.description, null, null, d.icons, \
              d.meta, nullif(d.labels, '{}'), d.arguments || coalesce(' ' || d.completion_sources, ''), null, d.messages, null, d.revision, null, null, null \
              from prompts d where " + $prompts
-            + " union all select 7, d.root, null, null, d.frontmatter, null, null, null, \
+            + ") union all (select 7, d.root, null, null, d.frontmatter, null, null, null, \
              null, nullif(d.labels, '{}'), d.files, null, null, null, d.revision, null, d.last_modified, null \
              from skills d where " + $skills
-            + " union all select 8, d.name, d.uri, null, null, null, d.annotations, null, \
+            + ") union all (select 8, d.name, d.uri, null, null, null, d.annotations, null, \
              d.ages, nullif(d.labels, '{}'), d.place, d.connection::text || ' ' || d.tree, null, null, \
              d.revision, null, null, null from mounts d where " + $mounts
-            + " union all select 9, d.path, null, null, null, null, null, null, null, null, null, d.tree::text, \
-             d.validator, null, d.revision, d.size, d.modified, null from mount_entries d where " + $entries,
+            + ") union all (select 9, d.path, null, null, null, null, null, null, null, null, null, d.tree::text, \
+             d.validator, null, d.revision, d.size, d.modified, null from mount_entries d where " + $entries + ")",
             $($argument),*
         )
     };
 }
 
-/// Selects every row of an agent, with the contents of the resource `$3`, the nth up to the size `$4` / n. The others are
-/// conditions on the rows of the kinds that an agent may lack.
-macro_rules! every_row {
-    ($agent:ident, $read:ident,
-     ($templates:literal, $prompts:literal, $skills:literal, $mounts:literal, $entries:literal)) => {
+/// Selects rows of an agent that is loaded, with the contents of the resource `$3`, the nth up to the size `$4` / n. The
+/// others are as in `agent_rows`.
+macro_rules! loaded_rows {
+    ($recent:literal, ($agent:ident, $read:expr),
+     ($resources:literal, $parts:literal, $templates:literal, $prompts:literal, $skills:literal,
+      $mounts:literal, $entries:literal), $argument:expr $(,)?) => {
         agent_rows!(
-            ("", ""),
+            ($recent, ""),
             (
-                "d.tenant = $1 and d.agent = $2",
-                "d.tenant = $1 and d.agent = $2",
+                $resources,
+                $parts,
                 $templates,
                 $prompts,
                 $skills,
@@ -93,49 +94,106 @@ macro_rules! every_row {
             $agent.uid.0,
             $read.map(ResourceUri::as_str),
             MAX_FIRST_READ_BYTES,
+            $argument,
         )
     };
 }
 
-impl Store {
-    /// Reads an agent with all of its definitions; `None` if it does not exist. With them come the contents of the resource
-    /// `read`, the nth of them if it has at most 64 KiB / n, so less than 512 KiB in all; none if the resource has labels:
-    /// those of the caller are not checked here.
-    ///
-    /// If the agent is expected to have `only_resources`, they are read first, for a fifth less of the database's time; the
+/// What of an agent is read.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentRead<'a> {
+    /// Whether the agent is expected to have only resources: they are read first, for a fifth less of the database's time; the
     /// others follow if it has some.
+    pub only_resources: bool,
+    /// A resource that is read as soon as the agent is in memory: its contents come with the agent, the nth of them if it has
+    /// at most 64 KiB / n, so less than 512 KiB in all; none if the resource has labels: those of the caller are not
+    /// checked here.
+    pub uri: Option<&'a ResourceUri>,
+    /// The maximum number of rows of each table: an agent with more is not read.
+    pub most: Option<usize>,
+}
+
+impl Store {
+    /// Reads an agent with all of its definitions; `None` if it does not exist.
     pub async fn agent_state(
         &self,
         agent: AgentRef,
-        only_resources: bool,
-        read: Option<&ResourceUri>,
+        read: AgentRead<'_>,
         system: &System,
-    ) -> Result<Option<AgentState>, StoreError> {
+    ) -> Result<Option<Found>, StoreError> {
         let first = || system.pause(FailPoint::SnapshotBetweenReads);
-        if only_resources {
+        let limit = read.most.map(|most| i64::try_from(most).unwrap_or(i64::MAX).saturating_add(1));
+        if read.only_resources {
             let rows = self.read(async |connection| {
-                let rows = every_row!(agent, read, ("false", "false", "false", "false", "false"));
+                let rows = loaded_rows!(
+                    "",
+                    (agent, read.uri),
+                    (
+                        "d.tenant = $1 and d.agent = $2 limit $5",
+                        "d.tenant = $1 and d.agent = $2 limit $5",
+                        "false",
+                        "false",
+                        "false",
+                        "false",
+                        "false"
+                    ),
+                    limit,
+                );
                 AgentRows::collect(rows.fetch(connection), first()).await
             });
             let rows = rows.await??;
             if rows.are_complete_with_resources() {
-                return Ok(rows.into_state());
+                return Ok(rows.into_found(read.most));
             }
         }
         let rows = self.read(async |connection| {
-            let rows = every_row!(
-                agent,
-                read,
+            let rows = loaded_rows!(
+                "",
+                (agent, read.uri),
                 (
-                    "d.tenant = $1 and d.agent = $2",
-                    "d.tenant = $1 and d.agent = $2",
-                    "d.tenant = $1 and d.agent = $2",
-                    "d.tenant = $1 and d.agent = $2",
+                    "d.tenant = $1 and d.agent = $2 limit $5",
+                    "d.tenant = $1 and d.agent = $2 limit $5",
+                    "d.tenant = $1 and d.agent = $2 limit $5",
+                    "d.tenant = $1 and d.agent = $2 limit $5",
+                    "d.tenant = $1 and d.agent = $2 limit $5",
+                    "d.tenant = $1 and d.agent = $2 limit $5",
                     "d.tenant = $1 and d.agent = $2 and d.tree in (select m.tree from mounts m \
-                     where m.tenant = $1 and m.agent = $2)"
-                )
+                     where m.tenant = $1 and m.agent = $2) limit $5"
+                ),
+                limit,
             );
             AgentRows::collect(rows.fetch(connection), first()).await
+        });
+        Ok(rows.await??.into_found(read.most))
+    }
+
+    /// Reads an agent with the definitions that may answer a URI, without the files that its mounts list: with its resource, and
+    /// unless everybody sees that, with the skill around it and with all templates and mounts. Contents come with the resource as in
+    /// [`AgentRead::uri`]. `None` if the agent does not exist.
+    pub async fn partial_agent_state(
+        &self,
+        agent: AgentRef,
+        uri: Option<&ResourceUri>,
+        system: &System,
+    ) -> Result<Option<AgentState>, StoreError> {
+        let roots: Vec<_> = uri.into_iter().flat_map(|uri| SkillRoot::around(uri.as_str())).collect();
+        let rows = self.read(async |connection| {
+            let rows = loaded_rows!(
+                "with answering as materialized (select from resources r where (r.tenant, r.agent, r.uri) = ($1, $2, $3::text) \
+                 and r.labels = '{}') ",
+                (agent, uri),
+                (
+                    "(d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
+                    "(d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
+                    "d.tenant = $1 and d.agent = $2 and $3::text is not null and not exists (select from answering)",
+                    "false",
+                    "d.tenant = $1 and d.agent = $2 and d.root = any($5::text[]) and not exists (select from answering)",
+                    "d.tenant = $1 and d.agent = $2 and $3::text is not null and not exists (select from answering)",
+                    "false"
+                ),
+                &roots as &[&str],
+            );
+            AgentRows::collect(rows.fetch(connection), system.pause(FailPoint::SnapshotBetweenReads)).await
         });
         Ok(rows.await??.into_state())
     }

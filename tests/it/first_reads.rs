@@ -3,6 +3,7 @@
 
 mod changes;
 mod kinds;
+mod large;
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::content_revisions::ContentRevisions;
+use super::partial::{FIRST_LOADS, MAX_SNAPSHOTS, PartialSnapshots};
 use super::view::View;
-use super::{AgentCell, AgentSnapshot, ChangeRevisions, Definitions};
+use super::{AgentCell, AgentPart, AgentSnapshot, Definitions};
 use crate::cache::{MemoryBudget, ScopeCell};
 use crate::catalog::skill_placement::check_no_overlap;
 use crate::model::agent::AgentDescription;
@@ -24,6 +24,7 @@ use crate::model::mount::{Ages, Mount, MountEntry, MountPlace, NewMount, TreeId}
 use crate::model::resource::{Definition, Part, PartKind, Resource};
 use crate::model::scope::Revision;
 use crate::model::skill::{Skill, SkillRoot};
+use crate::model::system::System;
 use crate::model::tool::ToolSets;
 use crate::store::agent_rows::Stored;
 use crate::store::mounts::StoredEntry;
@@ -101,21 +102,16 @@ fn snapshot(
         revision: REVISION,
     };
     let entries = files.iter().map(|path| StoredEntry { tree: TREE, path: path.clone(), entry });
-    Arc::new(AgentSnapshot {
-        timeline: 1,
-        revision: REVISION,
-        has_labels: false,
-        changed: ChangeRevisions::all_at(REVISION),
-        description: AgentDescription {
-            name: String::new(),
-            title: None,
-            instructions: None,
-            tools: ToolSets::default(),
-        },
-        definitions: Definitions::new(stored, entries.collect()),
-        touched: ContentRevisions::all_at(REVISION),
-        touched_resources: ContentRevisions::all_at(REVISION),
-    })
+    let description =
+        AgentDescription { name: String::new(), title: None, instructions: None, tools: ToolSets::default() };
+    let definitions = Definitions::new(stored, entries.collect());
+    Arc::new(AgentSnapshot::new(1, REVISION, description, definitions))
+}
+
+/// The snapshot of an agent with a resource.
+fn of_resource(uri: &str) -> AgentSnapshot {
+    let snapshot = snapshot(&BTreeSet::from([uri.to_owned()]), Vec::new(), &BTreeSet::new());
+    Arc::into_inner(snapshot).unwrap()
 }
 
 fn cell() -> AgentCell {
@@ -130,6 +126,62 @@ fn cell_has_a_fresh_snapshot_until_a_newer_revision_is_known() {
     for (revision, is_fresh) in [(REVISION, true), (Revision(REVISION.0 + 1), false)] {
         cell.raise(revision);
         assert_eq!(cell.fresh().is_some(), is_fresh, "{revision:?}");
+    }
+}
+
+#[tokio::test]
+async fn partial_snapshots_are_of_one_revision_and_give_way_to_the_whole() {
+    let cell = cell();
+    let part = |uri: &str| AgentPart::Uri(ResourceUri::parse(uri).unwrap());
+    cell.read_in_parts();
+    assert_eq!(cell.applied(), None);
+    cell.keep_partial(&part("x:1"), of_resource("x:1"));
+    let one = cell.charge.bytes();
+    cell.keep_partial(&part("x:2"), of_resource("x:2"));
+    assert!(cell.charge.bytes() > one && one > 0, "{one} bytes of the first");
+    assert_eq!(cell.applied(), Some(REVISION));
+    let is_found = |found: Option<Arc<AgentSnapshot>>| found.is_some();
+    let found = |part: Option<&AgentPart>| (is_found(cell.fresh_of(part)), is_found(cell.stale_of(part)));
+    assert_eq!(found(Some(&part("x:1"))), (true, true));
+    assert_eq!(found(Some(&part("x:3"))), (false, false));
+    assert_eq!(found(Some(&AgentPart::Description)), (false, false));
+    assert_eq!(found(None), (false, false));
+    assert!(!cell.raise(Revision(REVISION.0 + 1)), "what is not loaded whole does not catch up");
+    assert_eq!(found(Some(&part("x:1"))), (false, true));
+
+    let system = System::real();
+    let whole = cell.keep(of_resource("x:3"), &system).await;
+    assert_eq!(cell.charge.bytes(), whole.memory());
+    assert_eq!(found(Some(&part("x:1"))), (false, true));
+    cell.keep_partial(&part("x:1"), of_resource("x:1"));
+    assert!(Arc::ptr_eq(&cell.stale_of(Some(&part("x:1"))).unwrap(), &whole));
+}
+
+fn numbered(number: usize) -> AgentPart {
+    AgentPart::Uri(ResourceUri::parse(&format!("x:{number}")).unwrap())
+}
+
+#[test]
+fn number_of_snapshots_is_bounded() {
+    let (mut partial, found) = (PartialSnapshots::new(), Arc::new(of_resource("x:1")));
+    for number in 0..=MAX_SNAPSHOTS {
+        partial.insert(&numbered(number), &found);
+        partial.insert(&AgentPart::Description, &found);
+    }
+    let kept = (0..=MAX_SNAPSHOTS).filter(|number| partial.get(&numbered(*number)).is_some());
+    assert_eq!(kept.collect::<Vec<_>>(), (2..=MAX_SNAPSHOTS).collect::<Vec<_>>());
+    assert!(partial.get(&AgentPart::Description).is_some());
+}
+
+#[test]
+fn all_of_an_agent_is_loaded_after_ever_more_loads() {
+    let (mut partial, found) = (PartialSnapshots::new(), Arc::new(of_resource("x:1")));
+    for loads in [FIRST_LOADS, 2 * FIRST_LOADS, 4 * FIRST_LOADS] {
+        for _ in 0..loads {
+            assert!(!partial.take_due());
+            partial.insert(&numbered(1), &found);
+        }
+        assert!(partial.take_due(), "{loads}");
     }
 }
 

@@ -2,13 +2,33 @@
 
 use serde_json::{Value, json};
 
-use super::{Site, guides};
+use super::{Site, guides, uris};
 use crate::support::app::{encode, resource};
 use crate::support::wait::eventually;
 
 fn missing(uri: &str) -> Value {
     json!({"code": -32002, "message": format!("resource not found: {uri}"),
         "data": {"code": "resource_not_found", "uri": uri}})
+}
+
+#[tokio::test]
+async fn file_of_a_large_mount_is_read_before_the_others_are_in_memory() {
+    let site = Site::new().await;
+    for number in 0..1_050 {
+        site.write(&format!("guides/{number}.md"), "# a");
+    }
+    site.mount("guides", guides()).await;
+    let other = site.other().await;
+    let read = json!({"uri": "file:///guides/7.md"});
+    let answers = [&site.replica, &other]
+        .map(|replica| replica.http.call("notes", &site.key, "resources/read", read.clone()));
+    let [read, cold] = futures_util::future::join_all(answers).await.try_into().unwrap();
+    assert_eq!(read, cold);
+    assert_eq!(cold["result"]["contents"][0]["text"], "# a", "{cold}");
+    let in_memory = async || other.metric("waggle_cache_bytes{cache=\"agents\"}").await;
+    assert!(in_memory().await < 16_384.0, "{}", in_memory().await);
+    assert_eq!(uris(&other, &site.key).await, site.uris().await);
+    assert!(in_memory().await > 100_000.0, "{}", in_memory().await);
 }
 
 #[tokio::test]

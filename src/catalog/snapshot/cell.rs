@@ -1,0 +1,391 @@
+//! The cell of an agent's snapshot: loads it, and patches it with later changes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use tokio::sync::Mutex;
+
+use super::AgentSnapshot;
+use super::definitions::Definitions;
+use super::partial::{AgentPart, PartialSnapshots};
+use super::patch::MAX_CHANGES;
+use crate::cache::{Charge, ScopeCell};
+use crate::model::caller::Payer;
+use crate::model::content::ContentHash;
+use crate::model::feed::BoxFuture;
+use crate::model::ids::AgentRef;
+use crate::model::kinds::ByKind;
+use crate::model::scope::{Change, Revision, WantedRevision};
+use crate::model::scope_changes::ScopeChanges;
+use crate::model::system::{FailPoint, System};
+use crate::store::agent_rows::{AgentState, Found};
+use crate::store::agent_state::AgentRead;
+use crate::store::changed_resources::ChangedResources;
+use crate::store::{Store, StoreError};
+
+/// The maximum number of loads for one caller while the agent keeps changing; the last one is answered, since it is
+/// newer than the call.
+const MAX_LOADS: usize = 4;
+/// The maximum number of rows of a table that are read for one call that needs a part of the agent alone: about two
+/// milliseconds of the database's time.
+const MAX_ROWS: usize = 1_000;
+
+/// What is known of the first read of an agent.
+#[derive(Clone, Copy)]
+pub struct FirstRead<'a> {
+    /// Whether the agent is expected to have only resources: its other definitions are read if it has more.
+    pub only_resources: bool,
+    /// What of the agent is needed; all of it if it is `None`, or if the agent is small. Short contents of a resource are
+    /// loaded with the agent, in one statement.
+    pub part: Option<&'a AgentPart>,
+    /// Caches contents.
+    pub keep: &'a (dyn Fn((ContentHash, Bytes)) + Sync),
+}
+
+/// What of an agent is loaded.
+#[derive(Clone, Copy)]
+enum Extent {
+    /// All of it, unless a table has more rows of it than [`MAX_ROWS`] and there is no snapshot yet.
+    Small,
+    /// All of it.
+    All,
+    /// The part that is needed.
+    Part,
+}
+
+/// What a load found.
+enum Loaded {
+    /// What was to be loaded.
+    Found(Arc<AgentSnapshot>),
+    /// No agent.
+    Gone,
+    /// An agent that is too large to be loaded for one call.
+    TooLarge,
+}
+
+/// The cell of an agent's snapshot. It exists before the snapshot is loaded. What each read needs comes first, in one line of
+/// the processor's caches.
+#[derive(Debug)]
+#[repr(C)]
+pub struct AgentCell {
+    wanted: WantedRevision,
+    pub(super) current: ArcSwapOption<AgentSnapshot>,
+    is_removed: AtomicBool,
+    agent: AgentRef,
+    timeline: u64,
+    loading: Mutex<()>,
+    /// Whether the last changes were few and of resources alone, as most are: they are read with less work.
+    changes_resources: AtomicBool,
+    /// Whether the agent was found to have, or may have had, other definitions than resources.
+    has_others: AtomicBool,
+    /// Present if the agent was found to be too large to be loaded for one call and not all of it is in memory.
+    partial: parking_lot::Mutex<Option<Box<PartialSnapshots>>>,
+    /// Of the snapshots.
+    pub(super) charge: Charge,
+}
+
+impl AgentCell {
+    /// An empty cell, whose snapshots are charged to `charge`.
+    pub fn new(agent: AgentRef, timeline: u64, charge: Charge) -> Self {
+        Self {
+            agent,
+            timeline,
+            wanted: WantedRevision::default(),
+            current: ArcSwapOption::empty(),
+            is_removed: AtomicBool::new(false),
+            loading: Mutex::new(()),
+            changes_resources: AtomicBool::new(true),
+            has_others: AtomicBool::new(false),
+            partial: parking_lot::Mutex::new(None),
+            charge,
+        }
+    }
+
+    fn wanted(&self) -> Revision {
+        self.wanted.get()
+    }
+
+    /// The current snapshot, however old; `None` before the first.
+    pub fn stale(&self) -> Option<Arc<AgentSnapshot>> {
+        self.current.load_full()
+    }
+
+    /// The snapshot, unless a newer revision is known.
+    pub fn fresh(&self) -> Option<Arc<AgentSnapshot>> {
+        self.stale().filter(|current| current.revision >= self.wanted())
+    }
+
+    /// As [`stale`](Self::stale), or a partial snapshot of the part that is needed.
+    pub fn stale_of(&self, part: Option<&AgentPart>) -> Option<Arc<AgentSnapshot>> {
+        let partial = || self.partial.lock().as_ref()?.get(part?).cloned();
+        self.stale().or_else(partial)
+    }
+
+    /// As [`fresh`](Self::fresh), or a partial snapshot of the part that is needed.
+    pub fn fresh_of(&self, part: Option<&AgentPart>) -> Option<Arc<AgentSnapshot>> {
+        self.stale_of(part).filter(|found| found.revision >= self.wanted())
+    }
+
+    /// Whether partial snapshots have been loaded so often that all of the agent is to be loaded.
+    pub fn take_whole_due(&self) -> bool {
+        self.partial.lock().as_mut().is_some_and(|partial| partial.take_due())
+    }
+
+    fn is_read_in_parts(&self) -> bool {
+        self.partial.lock().is_some()
+    }
+
+    /// A snapshot at the newest known revision, or a newer one; `None` if the agent is gone. It is a partial one if `first`
+    /// names a part and the agent is large. What is not a patch comes with the contents of the resource of `first`.
+    pub async fn snapshot(
+        &self,
+        store: &Store,
+        system: &System,
+        first: Option<FirstRead<'_>>,
+    ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
+        let part = first.and_then(|first| first.part);
+        if !self.is_read_in_parts() {
+            let _one_at_a_time = self.loading.lock().await;
+            if let Some(fresh) = self.fresh_of(part) {
+                return Ok(Some(fresh));
+            }
+            if !self.is_read_in_parts() {
+                match self.newest(store, system, first, Extent::Small).await? {
+                    Loaded::Found(found) => return Ok(Some(found)),
+                    Loaded::Gone => return Ok(None),
+                    Loaded::TooLarge => self.read_in_parts(),
+                }
+            }
+        }
+        // What needs a part does not wait for all of a large agent.
+        let loaded = if part.is_some() {
+            self.newest(store, system, first, Extent::Part).await?
+        } else {
+            let loading = self.partial.lock().as_ref().map(|partial| Arc::clone(&partial.loading_all));
+            let loading = loading.unwrap_or_default();
+            let _one_at_a_time = loading.lock().await;
+            if let Some(fresh) = self.fresh() {
+                return Ok(Some(fresh));
+            }
+            self.newest(store, system, first, Extent::All).await?
+        };
+        Ok(match loaded {
+            Loaded::Found(found) => Some(found),
+            Loaded::Gone | Loaded::TooLarge => None,
+        })
+    }
+
+    /// Repeats a load until it finds the newest known revision.
+    async fn newest(
+        &self,
+        store: &Store,
+        system: &System,
+        first: Option<FirstRead<'_>>,
+        extent: Extent,
+    ) -> Result<Loaded, StoreError> {
+        for _ in 1..MAX_LOADS {
+            let announced = self.wanted.announced();
+            let loaded = self.load(store, system, first, extent).await?;
+            let Loaded::Found(found) = &loaded else { return Ok(loaded) };
+            if self.is_ahead_of(found.revision) {
+                return Ok(loaded);
+            }
+            self.wanted.lower(announced, found.revision);
+            // Not looked up in the cell, which does not keep a snapshot that is too large.
+            if found.revision >= self.wanted() {
+                return Ok(loaded);
+            }
+        }
+        self.load(store, system, first, extent).await
+    }
+
+    /// Reads what changed since the present snapshot, if there is one and not too much changed; otherwise what `extent` says.
+    async fn load(
+        &self,
+        store: &Store,
+        system: &System,
+        first: Option<FirstRead<'_>>,
+        extent: Extent,
+    ) -> Result<Loaded, StoreError> {
+        if let (Extent::Part, Some(FirstRead { part: Some(part), .. })) = (extent, first) {
+            let state = store.partial_agent_state(self.agent, part.uri(), system).await?;
+            let Some(state) = state else { return Ok(Loaded::Gone) };
+            let loaded = self.loaded(state, first);
+            system.pause(FailPoint::CacheFillRead).await;
+            return Ok(Loaded::Found(self.keep_partial(part, loaded)));
+        }
+        let old = self.stale();
+        if let Some(old) = &old {
+            let state = self.read_after(old, store, system).await?;
+            let Some(mut state) = state else { return Ok(Loaded::Gone) };
+            if old.is_patched_by(&state) {
+                return Ok(Loaded::Found(self.keep(old.patched(&mut state), system).await));
+            }
+        }
+        let read = AgentRead {
+            only_resources: first.is_some_and(|first| first.only_resources)
+                && !self.has_others.load(Ordering::Relaxed),
+            uri: first.and_then(|first| first.part?.uri()),
+            most: (old.is_none() && matches!(extent, Extent::Small)).then_some(MAX_ROWS),
+        };
+        Ok(match store.agent_state(self.agent, read, system).await? {
+            None => Loaded::Gone,
+            Some(Found::TooLarge) => Loaded::TooLarge,
+            Some(Found::Whole(state)) => {
+                self.has_others.store(!state.only_resources, Ordering::Relaxed);
+                Loaded::Found(self.keep(self.loaded(*state, first), system).await)
+            }
+        })
+    }
+
+    /// Notes that the agent is large, unless it is in memory by now.
+    pub(super) fn read_in_parts(&self) {
+        let mut partial = self.partial.lock();
+        if self.current.load().is_none() {
+            partial.get_or_insert_with(|| Box::new(PartialSnapshots::new()));
+        }
+    }
+
+    /// Keeps a partial snapshot, unless all of the agent is in memory by now.
+    pub(super) fn keep_partial(&self, part: &AgentPart, loaded: AgentSnapshot) -> Arc<AgentSnapshot> {
+        let loaded = Arc::new(loaded);
+        if let Some(partial) = &mut *self.partial.lock() {
+            partial.insert(part, &loaded);
+            if !self.charge.try_resize(partial.memory()) {
+                partial.clear();
+            }
+        }
+        loaded
+    }
+
+    pub(super) async fn keep(&self, loaded: AgentSnapshot, system: &System) -> Arc<AgentSnapshot> {
+        system.pause(FailPoint::CacheFillRead).await;
+        let loaded = Arc::new(loaded);
+        if self.is_ahead_of(loaded.revision) {
+            return loaded;
+        }
+        // Served and not kept if it is too large for one entry, or too little else can be evicted for it.
+        let mut partial = self.partial.lock();
+        let kept = self.charge.try_resize(loaded.memory());
+        self.current.store(kept.then(|| Arc::clone(&loaded)));
+        match &mut *partial {
+            Some(partial) if !kept && !self.charge.try_resize(partial.memory()) => partial.clear(),
+            Some(_) if !kept => {}
+            partial => *partial = None,
+        }
+        loaded
+    }
+
+    /// Whether the present snapshot is newer than a revision that was read after it, as it is once the database was set
+    /// back. It stays until a sweep finds that by its revision.
+    fn is_ahead_of(&self, read: Revision) -> bool {
+        self.stale().is_some_and(|present| present.revision > read)
+    }
+
+    /// Patches the present snapshot with what changed since. Returns the changes after `seen`, with those that came with
+    /// them; `None` if there is no snapshot that can be patched, it has some of these changes already, or it is being loaded.
+    pub async fn patch(
+        &self,
+        store: &Store,
+        system: &System,
+        seen: Revision,
+    ) -> Result<Option<ScopeChanges>, StoreError> {
+        let Ok(_one_at_a_time) = self.loading.try_lock() else { return Ok(None) };
+        let Some(old) = self.stale().filter(|old| old.revision <= seen) else { return Ok(None) };
+        let announced = self.wanted.announced();
+        let state = self.read_after(&old, store, system).await?;
+        let Some(mut state) = state.filter(|state| old.is_patched_by(state)) else { return Ok(None) };
+        self.keep(old.patched(&mut state), system).await;
+        self.wanted.lower(announced, state.head.revision);
+        let AgentState { head, changes, audiences, .. } = state;
+        let missed = || changes.iter().zip(&audiences).filter(|(change, _)| change.revision > seen);
+        let oldest = missed().map(|(_, (_, at))| *at).min();
+        let changes = missed().map(|(change, (audience, _))| (change.clone(), audience.clone())).collect();
+        Ok(Some(ScopeChanges { head, changes, oldest }))
+    }
+
+    /// Reads the agent with what changed since a snapshot; `None` if it is gone.
+    async fn read_after(
+        &self,
+        old: &AgentSnapshot,
+        store: &Store,
+        system: &System,
+    ) -> Result<Option<AgentState>, StoreError> {
+        if self.changes_resources.load(Ordering::Relaxed)
+            && let Some(changed) = store.changed_resources(self.agent, old.revision, system).await?
+        {
+            let ChangedResources { head, changes, audiences, resources } = changed;
+            return Ok(Some(AgentState {
+                head,
+                description: old.description.clone(),
+                only_resources: !self.has_others.load(Ordering::Relaxed),
+                changes,
+                audiences,
+                definitions: ByKind { resources, ..ByKind::default() },
+                entries: Vec::new(),
+                contents: Vec::new(),
+            }));
+        }
+        let state = store.agent_state_after(self.agent, old.revision, MAX_CHANGES + 1, system).await?;
+        if let Some(state) = &state {
+            let changes_resources = ChangedResources::suffice(&state.changes, &state.definitions.resources);
+            self.changes_resources.store(changes_resources, Ordering::Relaxed);
+        }
+        Ok(state)
+    }
+
+    /// The snapshot of what was read first.
+    fn loaded(&self, state: AgentState, first: Option<FirstRead<'_>>) -> AgentSnapshot {
+        let AgentState { head, description, definitions, entries, contents, .. } = state;
+        if let Some(FirstRead { keep, .. }) = first {
+            contents.into_iter().for_each(keep);
+        }
+        AgentSnapshot::new(self.timeline, head.revision, description, Definitions::new(definitions, entries))
+    }
+}
+
+impl ScopeCell for AgentCell {
+    fn raise(&self, revision: Revision) -> bool {
+        self.wanted.raise(revision);
+        self.current.load().as_ref().is_some_and(|current| current.revision < self.wanted())
+    }
+
+    fn applied(&self) -> Option<Revision> {
+        let current = self.current.load().as_ref().map(|current| current.revision);
+        current.or_else(|| self.partial.lock().as_ref()?.newest())
+    }
+
+    /// Nothing: a snapshot older than the revision wanted is patched before it is used.
+    fn forget(&self, _: &[Change]) {}
+
+    /// Nothing: a snapshot decides nothing about access.
+    fn doubt(&self, _: Vec<Change>) {}
+
+    fn set_removed(&self) {
+        self.is_removed.store(true, Ordering::Release);
+    }
+
+    fn is_removed(&self) -> bool {
+        self.is_removed.load(Ordering::Acquire)
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        false
+    }
+
+    fn payer(&self) -> Payer {
+        Payer::Tenant(self.agent.tenant)
+    }
+
+    fn catch_up<'a>(&'a self, store: &'a Store, system: &'a System) -> BoxFuture<'a, Result<(), StoreError>> {
+        // Partial snapshots are loaded again when they are needed.
+        if let Some(partial) = &mut *self.partial.lock() {
+            partial.clear();
+            self.charge.try_resize(partial.memory());
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async move { self.snapshot(store, system, None).await.map(drop) })
+    }
+}

@@ -1,0 +1,195 @@
+//! Of an agent that is too large to be loaded for one call, the first reads load what answers them.
+
+use serde_json::{Value, json};
+use waggle::model::system::FailPoint;
+
+use super::{recorded, statements};
+use crate::support::app::{Builder, Replica, resource};
+use crate::support::cluster::{Database, database};
+use crate::support::faults::{Fault, FaultScript};
+use crate::support::proxy::Proxy;
+use crate::support::wait::eventually;
+
+/// More than are loaded for one call.
+const RESOURCES: usize = 1_050;
+
+/// Publishes an agent `a` of many resources `x:1` and so on, each with its number as text, and of each other kind.
+async fn large(database: &Database) -> (Replica, String) {
+    let writer = Builder::new(database).start().await;
+    let key = writer.acme("a").await;
+    let resources = (1..=RESOURCES)
+        .map(|n| json!({"uri": format!("x:{n}"), "name": "n", "contents": [{"text": n.to_string()}]}));
+    let text = json!({"type": "text", "text": "hello"});
+    let skill = "---\nname: s\ndescription: Says hello.\n---\n";
+    let manifest = json!({
+        "apiVersion": "waggle/v1",
+        "resources": resources.collect::<Vec<_>>(),
+        "templates": [{"uriTemplate": "t:{a}", "name": "n", "template": "<{{ a }}>"}],
+        "prompts": [{"name": "p", "messages": [{"role": "user", "content": text}]}],
+        "skills": [{"path": "s", "files": [{"path": "SKILL.md", "text": skill}]}],
+    });
+    let put = writer.admin("PUT", "/agents/a/manifest", Some(manifest)).await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    (writer, key)
+}
+
+/// How the statements since the last call read the agent: `some` with a limit or of all of it, `part` of what answers a URI.
+fn reads(proxy: &Proxy) -> Vec<&'static str> {
+    let read = |text: &String| match text.starts_with("with answering") {
+        true => Some("part"),
+        false => text.starts_with("select 0 as").then_some("some"),
+    };
+    statements(proxy).iter().filter_map(read).collect()
+}
+
+async fn text(reader: &Replica, key: &str, uri: &str) -> Option<String> {
+    reader.http.text("a", key, uri).await
+}
+
+/// How many bytes the snapshots of agents take in memory.
+async fn bytes(reader: &Replica) -> f64 {
+    reader.metric("waggle_cache_bytes{cache=\"agents\"}").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reads_of_a_large_agent_load_what_answers_them() {
+    let database = database().await;
+    let (writer, key) = large(&database).await;
+    let (proxy, reader) = recorded(&database).await;
+    statements(&proxy);
+    assert_eq!(text(&reader, &key, "x:7").await.as_deref(), Some("7"));
+    let first = statements(&proxy);
+    assert_eq!(first.len(), 3, "the key, some of the agent, and the part with the content: {first:#?}");
+    assert_eq!(text(&reader, &key, "x:7").await.as_deref(), Some("7"));
+    assert_eq!(statements(&proxy), [""; 0]);
+    assert_eq!(text(&reader, &key, "x:8").await.as_deref(), Some("8"));
+    let second = statements(&proxy);
+    assert_eq!(second.len(), 1, "the part with the content: {second:#?}");
+
+    assert_eq!(text(&reader, &key, "t:1").await.as_deref(), Some("<1>"));
+    let skill = text(&reader, &key, "skill://s/SKILL.md").await;
+    assert!(skill.is_some_and(|text| text.contains("Says hello.")));
+    let unknown = reader.http.call("a", &key, "resources/read", json!({"uri": "y:1"})).await;
+    assert_eq!(unknown["error"]["data"]["uri"], "y:1", "{unknown}");
+    assert_eq!(reads(&proxy), ["part"; 3]);
+    assert!(bytes(&reader).await < 32_768.0, "{}", bytes(&reader).await);
+
+    // A change reaches what is in memory, and what was not there.
+    writer.put("a", "x:7", "seven").await;
+    writer.put("a", "y:1", "new").await;
+    assert_eq!(writer.admin("DELETE", &resource("a", "x:8"), None).await.status, 204);
+    let changed = async || text(&reader, &key, "x:8").await.is_none();
+    eventually("the change is known", changed).await;
+    assert_eq!(text(&reader, &key, "x:7").await.as_deref(), Some("seven"));
+    assert_eq!(text(&reader, &key, "y:1").await.as_deref(), Some("new"));
+    assert!(reads(&proxy).iter().all(|read| *read == "part"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_of_a_large_agent_have_all_of_it() {
+    let database = database().await;
+    let (writer, key) = large(&database).await;
+    let (_proxy, reader) = recorded(&database).await;
+    assert_eq!(text(&reader, &key, "x:7").await.as_deref(), Some("7"));
+    for (method, list) in [
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+        ("prompts/list", "prompts"),
+    ] {
+        let all = async |replica: &Replica| {
+            let (mut all, mut params) = (Vec::new(), json!({}));
+            loop {
+                let page = replica.http.call("a", &key, method, params).await["result"].take();
+                all.extend(page[list].as_array().unwrap().iter().cloned());
+                match &page["nextCursor"] {
+                    Value::Null => return all,
+                    cursor => params = json!({"cursor": cursor}),
+                }
+            }
+        };
+        assert_eq!(all(&reader).await, all(&writer).await, "{method}");
+    }
+    // The part gives way to all of it.
+    assert_eq!(text(&reader, &key, "x:9").await.as_deref(), Some("9"));
+    assert!(bytes(&reader).await > 500_000.0, "{}", bytes(&reader).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn description_of_a_large_agent_is_read_without_its_definitions() {
+    let database = database().await;
+    let (_writer, key) = large(&database).await;
+    let (proxy, reader) = recorded(&database).await;
+    let client = json!({"name": "c", "version": "1"});
+    let initialize = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client});
+    let opened = reader.http.call("a", &key, "initialize", initialize).await;
+    assert_eq!(opened["result"]["serverInfo"]["name"], "a", "{opened}");
+    assert_eq!(reads(&proxy), ["some", "part"]);
+    assert!(bytes(&reader).await < 8_192.0, "{}", bytes(&reader).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labelled_resource_of_a_large_agent_is_hidden_and_may_be_answered_by_a_template() {
+    let database = database().await;
+    let (writer, key) = large(&database).await;
+    let staff = json!({"scopes": ["mcp"], "labels": ["staff"]});
+    let staff = writer.admin("POST", "/agents/a/keys", Some(staff)).await.json();
+    let staff = staff["key"].as_str().unwrap();
+    for uri in ["z:1", "t:2"] {
+        let hidden = json!({"name": "n", "labels": ["staff"], "contents": [{"text": "hidden"}]});
+        assert_eq!(writer.admin("PUT", &resource("a", uri), Some(hidden)).await.status, 201);
+    }
+    let (proxy, reader) = recorded(&database).await;
+    for (key, read) in [(key.as_str(), [None, Some("<2>")]), (staff, [Some("hidden"); 2])] {
+        for (uri, read) in ["z:1", "t:2"].into_iter().zip(read) {
+            assert_eq!(text(&reader, key, uri).await.as_deref(), read, "{uri}");
+        }
+    }
+    assert_eq!(reads(&proxy), ["some", "part", "part"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_agent_that_is_read_often_is_loaded() {
+    let database = database().await;
+    let (_writer, key) = large(&database).await;
+    let (proxy, reader) = recorded(&database).await;
+    let mut read = 0;
+    let is_loaded = async || bytes(&reader).await > 500_000.0;
+    while !is_loaded().await && read < RESOURCES {
+        read += 1;
+        assert_eq!(text(&reader, &key, &format!("x:{read}")).await, Some(read.to_string()));
+    }
+    assert!((64..RESOURCES).contains(&read), "{read}");
+    reads(&proxy);
+    assert_eq!(text(&reader, &key, "x:1049").await.as_deref(), Some("1049"));
+    assert_eq!(reads(&proxy), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_of_a_large_agent_are_read_while_all_of_it_is_loaded() {
+    let database = database().await;
+    let (_writer, key) = large(&database).await;
+    let faults = FaultScript::new();
+    let reader = Builder::new(&database).fault_injector(faults.clone()).start().await;
+    let loaded = faults.hold(FailPoint::CacheFillRead);
+    let list = reader.http.call("a", &key, "prompts/list", json!({}));
+    let read = loaded.meanwhile(text(&reader, &key, "x:7"));
+    let (listed, read) = tokio::join!(list, read);
+    assert_eq!(read.as_deref(), Some("7"));
+    assert_eq!(listed["result"]["prompts"][0]["name"], "p", "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_agent_is_answered_from_memory_while_the_database_is_away() {
+    let database = database().await;
+    let (_writer, key) = large(&database).await;
+    let (proxy, reader) = recorded(&database).await;
+    for uri in ["x:7", "t:1"] {
+        assert!(text(&reader, &key, uri).await.is_some());
+    }
+    proxy.fail(Fault::Refused);
+    for (uri, expected) in [("x:7", "7"), ("t:1", "<1>")] {
+        assert_eq!(text(&reader, &key, uri).await.as_deref(), Some(expected));
+    }
+    let other = reader.http.call("a", &key, "resources/read", json!({"uri": "x:8"})).await;
+    assert!(other["error"]["message"].is_string(), "{other}");
+}
