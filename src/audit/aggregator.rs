@@ -6,11 +6,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
+use tokio::sync::Notify;
 
 use crate::model::audit::event::{Actor, ActorKind, Event};
 use crate::model::client_address::ClientAddress;
@@ -42,12 +43,17 @@ pub(super) const METHOD: &str = "audit/aggregated";
 #[derive(Debug)]
 pub(super) struct Aggregator {
     state: Mutex<Window>,
+    /// Notified when the first request is counted in a window.
+    begun: Notify,
     /// The default rate of keys.
     key_rate: Option<Rate>,
 }
 
 #[derive(Debug)]
 struct Window {
+    /// Whether a request was counted.
+    is_used: bool,
+    /// When the first one was.
     since: OffsetDateTime,
     rows: u32,
     /// At most as many entries as rows.
@@ -83,7 +89,29 @@ struct Sum {
 
 impl Aggregator {
     pub(super) fn new(key_rate: Option<Rate>, rng: StdRng, now: OffsetDateTime) -> Self {
-        Self { state: Mutex::new(Window::new(rng, now)), key_rate }
+        Self { state: Mutex::new(Window::new(rng, now)), begun: Notify::new(), key_rate }
+    }
+
+    /// The window, which begins with the first request.
+    fn window(&self, now: OffsetDateTime) -> MutexGuard<'_, Window> {
+        let mut window = self.state.lock();
+        if !std::mem::replace(&mut window.is_used, true) {
+            window.since = now;
+            self.begun.notify_one();
+        }
+        window
+    }
+
+    /// Waits until a window has begun.
+    pub(super) async fn begun(&self) {
+        while !self.is_used() {
+            self.begun.notified().await;
+        }
+    }
+
+    /// Whether a window has begun that has not ended.
+    pub(super) fn is_used(&self) -> bool {
+        self.state.lock().is_used
     }
 
     /// Whether an event gets a row of its own; otherwise it is added to a sum.
@@ -92,27 +120,27 @@ impl Aggregator {
             event.status.is_some_and(|status| status >= 400) || event.method == Method::Discover.name();
         match (event.actor.kind, event.actor.key) {
             (ActorKind::Unknown | ActorKind::Anybody, _) => {
-                let mut window = self.state.lock();
+                let mut window = self.window(event.at);
                 window.admit_unauthenticated(event.client.network()) || window.add(event)
             }
             (_, Some(key)) if is_free => {
                 let rate = event.actor.limits.effective(self.key_rate);
                 let most = rate.map_or(ROWS_PER_KEY, |rate| rate.burst.get());
-                let mut window = self.state.lock();
+                let mut window = self.window(event.at);
                 window.admit_free(key, most) || window.add(event)
             }
             _ => true,
         }
     }
 
-    /// The sums of the window, if it is over or `now` lies before it. Starts the next window.
+    /// The sums of the window, if it is over or `now` lies before it, which ends it.
     pub(super) fn due(&self, now: OffsetDateTime) -> Vec<Event> {
         let mut window = self.state.lock();
         let over = now < window.since || now - window.since >= WINDOW;
         if over { window.end(now) } else { Vec::new() }
     }
 
-    /// The sums of the window, whether it is over or not. Starts the next window.
+    /// The sums of the window, whether it is over or not, which ends it.
     pub(super) fn end(&self, now: OffsetDateTime) -> Vec<Event> {
         self.state.lock().end(now)
     }
@@ -121,6 +149,7 @@ impl Aggregator {
 impl Window {
     fn new(rng: StdRng, since: OffsetDateTime) -> Self {
         Self {
+            is_used: false,
             since,
             rows: 0,
             addresses: HashMap::new(),
@@ -199,7 +228,7 @@ impl Window {
             (Group { client, actor, outcome, tenant: None, agent: None, slug: None }, sum)
         });
         let rows = self.sums.drain(..).chain(rest).map(|(group, sum)| sum.row(group, now)).collect();
-        (self.since, self.rows, self.overflow) = (now, 0, 0);
+        (self.is_used, self.since, self.rows, self.overflow) = (false, now, 0, 0);
         self.addresses.clear();
         self.keys.clear();
         rows

@@ -151,7 +151,14 @@ impl AuditRecorder {
     /// Queues the aggregated rows of each minute until `stop`.
     pub(super) async fn write_aggregates(self: Arc<Self>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(AGGREGATION_POLL);
-        while stop.run_until_cancelled(tick.tick()).await.is_some() {
+        loop {
+            let next = async {
+                self.aggregator.begun().await;
+                tick.tick().await;
+            };
+            if stop.run_until_cancelled(next).await.is_none() {
+                return;
+            }
             for row in self.aggregator.due(self.now()) {
                 self.queue.push(&row);
             }

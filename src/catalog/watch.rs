@@ -89,11 +89,13 @@ impl Watcher {
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut refreshed, mut forgotten) = (Instant::now(), None::<Instant>);
-        let mut has_failed = false;
+        let (mut has_failed, mut is_quiet) = (false, false);
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                _ = ticks.tick() => {
+                // An idle replica does not wake up for nothing.
+                () = self.interest.first_stream(), if is_quiet => is_quiet = false,
+                _ = ticks.tick(), if !is_quiet => {
                     let now = Instant::now();
                     let is_due = now.duration_since(refreshed) >= REFRESH;
                     if is_due {
@@ -108,6 +110,7 @@ impl Watcher {
                         forgotten = Some(now);
                         self.catalog.forget_found().await;
                     }
+                    is_quiet = self.watches.is_empty() && self.interest.is_empty();
                 }
                 changed = held.changed() => {
                     if changed.is_err() {
@@ -115,6 +118,7 @@ impl Watcher {
                     }
                     let held = held.borrow_and_update().clone();
                     self.follow(&held, &mut tasks);
+                    is_quiet = false;
                 }
                 Some(ended) = tasks.join_next() => has_failed |= ended.is_err(),
             }

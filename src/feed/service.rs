@@ -175,6 +175,10 @@ impl Subscriptions for Feed {
         self.hub.agents()
     }
 
+    fn first_stream(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.hub.opened.notified())
+    }
+
     fn uris(&self, agent: AgentRef) -> Vec<ResourceUri> {
         self.hub.uris(agent.uid)
     }

@@ -115,6 +115,9 @@ pub trait Subscriptions: Send + Sync + 'static {
     /// The agents with streams.
     fn agents(&self) -> Vec<(AgentRef, SubscriptionStamp)>;
 
+    /// Waits until an agent gets its first stream, or has got it since this was waited for last.
+    fn first_stream(&self) -> BoxFuture<'_, ()>;
+
     /// The URIs that streams of an agent are subscribed to.
     fn uris(&self, agent: AgentRef) -> Vec<ResourceUri>;
 

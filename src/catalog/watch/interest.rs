@@ -81,6 +81,16 @@ impl Interest {
         }
     }
 
+    /// Whether no agent has streams, and nothing is recorded or remains to be.
+    pub(super) fn is_empty(&self) -> bool {
+        self.recorded.is_empty() && self.differing.is_empty() && self.subscriptions.agents().is_empty()
+    }
+
+    /// Waits until an agent gets its first stream.
+    pub(super) async fn first_stream(&self) {
+        self.subscriptions.first_stream().await;
+    }
+
     /// The connections that something is wanted of.
     pub(super) fn connections(&self) -> BTreeSet<ConnectionId> {
         self.wanted.values().flat_map(BTreeMap::values).copied().collect()

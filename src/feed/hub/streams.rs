@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -34,6 +34,8 @@ pub(in crate::feed) struct Hub {
     pub(super) topics: Mutex<HashMap<AgentId, TopicEntry>>,
     /// The streams to recheck when a scope changes, since the scope decides whether they may continue.
     pub(super) to_recheck: Mutex<HashMap<Scope, Vec<Arc<DirtySet>>>>,
+    /// Notified when an agent gets its first stream.
+    pub(in crate::feed) opened: Notify,
     pub(super) read_permits: Semaphore,
     /// Reads the current revisions of scopes for many streams that are opened at once. Scopes take turns.
     pub(super) heads: GroupCommit<Scope, Scope, Option<Revision>>,
@@ -57,6 +59,7 @@ impl Hub {
         Self {
             topics: Mutex::default(),
             to_recheck: Mutex::default(),
+            opened: Notify::new(),
             read_permits: Semaphore::new(CONCURRENT_READS),
             heads: GroupCommit::new(timeout),
             timeout,

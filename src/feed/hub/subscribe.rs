@@ -101,6 +101,7 @@ impl Feed {
         let entry = topics.entry(agent).or_insert_with(|| {
             let topic = Arc::new(Topic::new(tenant, agent, self.hub.stop.child_token()));
             self.hub.tasks.spawn(Arc::clone(self).follow_changes(Arc::clone(&topic)));
+            self.hub.opened.notify_one();
             TopicEntry { topic, streams: 0 }
         });
         entry.streams += 1;
