@@ -357,6 +357,12 @@ impl Charge {
         charge
     }
 
+    /// A charge of nothing yet, to the same tenant and of the same cache.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self::new(&self.account, &self.cache, 0)
+    }
+
     /// The bytes that are charged.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)

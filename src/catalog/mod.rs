@@ -35,6 +35,7 @@ pub mod watch;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::compiled::Compilations;
 pub use self::limits::{CatalogLimits, SearchLimits};
@@ -67,6 +68,10 @@ pub struct Catalog {
     /// Content that comes from connections.
     fetcher: Arc<Fetcher>,
     watched_files: Arc<WatchedFiles>,
+    /// Stops loads and builds of indexes that go on without a caller.
+    stop: CancellationToken,
+    /// Does so when this is dropped.
+    _stop: DropGuard,
 }
 
 impl Catalog {
@@ -78,6 +83,7 @@ impl Catalog {
         budget: &Arc<MemoryBudget>,
         limits: CatalogLimits,
     ) -> Self {
+        let stop = CancellationToken::new();
         Self {
             store,
             system,
@@ -92,6 +98,8 @@ impl Catalog {
             limits,
             fetcher,
             watched_files: Arc::default(),
+            _stop: stop.clone().drop_guard(),
+            stop,
         }
     }
 

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 
 use super::Catalog;
 use super::snapshot::view::{Answering, View};
-use super::snapshot::{AgentCell, AgentPart, AgentSnapshot, FirstRead};
+use super::snapshot::{AgentCell, AgentPart, AgentSnapshot, LoadRequest};
 use crate::identity::grant::Caller;
 use crate::model::allocated::shared_bytes;
 use crate::model::call::{Content, Contents, List, ListPage, Page};
@@ -42,7 +42,7 @@ impl Catalog {
     /// [`Fault::Forbidden`] if the agent has just been deleted; [`Fault::StorageUnavailable`] if it is not in
     /// memory and the database is unreachable.
     pub async fn view(&self, caller: &Caller) -> Result<View, Fault> {
-        self.view_of(caller, || None).await
+        self.view_of_part(caller, || None).await
     }
 
     /// As [`view`](Self::view), for a call that needs `part` alone, if that is known: of an agent that is not in memory and
@@ -50,7 +50,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of [`view`](Self::view).
-    pub async fn view_of(
+    pub async fn view_of_part(
         &self,
         caller: &Caller,
         part: impl FnOnce() -> Option<AgentPart>,
@@ -102,6 +102,7 @@ impl Catalog {
         let part = part();
         let part = part.as_ref();
         if let Some(fresh) = cell.fresh_of(part) {
+            self.load_all_if_due(payer, &cell);
             return Ok(fresh);
         }
         if self.loader.answers_from_memory()
@@ -128,24 +129,26 @@ impl Catalog {
         part: Option<&AgentPart>,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
         let keep = |(hash, bytes)| self.keep_contents(agent, hash, &bytes);
-        let first = Some(FirstRead { only_resources, part, keep: &keep });
-        let load = async || cell.snapshot(&self.store, &self.system, first).await;
+        let request = Some(LoadRequest { only_resources, part, keep: &keep });
+        let load = async || cell.snapshot(&self.store, &self.system, request).await;
         let loaded = self.loader.load(payer, load).await?;
-        if cell.take_whole_due() {
-            self.load_whole_later(payer, Arc::clone(cell));
-        }
+        self.load_all_if_due(payer, cell);
         Ok(loaded)
     }
 
-    /// Loads all of an agent of which parts are read often. Meanwhile they are read on.
-    fn load_whole_later(&self, payer: Payer, cell: Arc<AgentCell>) {
-        let (loader, store, system) = (Arc::clone(&self.loader), self.store.clone(), self.system.clone());
+    /// Loads all of an agent if parts of it have been read often, in the background. Meanwhile they are read on.
+    fn load_all_if_due(&self, payer: Payer, cell: &Arc<AgentCell>) {
+        let Some(due) = cell.take_all_due() else { return };
+        let (cell, loader) = (Arc::clone(cell), Arc::clone(&self.loader));
+        let (store, system) = (self.store.clone(), self.system.clone());
+        let stop = self.stop.clone();
         tokio::spawn(async move {
             let load = async || cell.snapshot(&store, &system, None).await;
-            if let Err(error) = loader.load(payer, load).await {
-                // Further reads try it again.
+            // Further reads try again what fails.
+            if let Some(Err(error)) = stop.run_until_cancelled(loader.load(payer, load)).await {
                 tracing::debug!(%error, "loading a large agent failed");
             }
+            drop(due);
         });
     }
 

@@ -77,7 +77,7 @@ impl Catalog {
         }
         let builder = self.builder((payer, agent), index, snapshot);
         let (done, ended) = oneshot::channel();
-        let stop = self.searches.stop.clone();
+        let stop = self.stop.clone();
         // Detached: it goes on while callers give up, and the next one finds it done.
         tokio::spawn(async move {
             let updated = builder.update();

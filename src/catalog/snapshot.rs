@@ -1,5 +1,5 @@
-//! Snapshots: all definitions of an agent in memory at one revision, patched with later changes. Callers are answered from
-//! a [`view`] of one.
+//! Snapshots: all definitions of an agent in memory at one revision, patched with later changes; of a large agent, a part of
+//! them. Callers are answered from a [`view`] of one.
 
 mod cell;
 mod content_revisions;
@@ -14,19 +14,19 @@ mod tests;
 mod trees;
 pub mod view;
 
-pub use self::cell::{AgentCell, FirstRead};
+pub use self::cell::{AgentCell, LoadRequest};
 use self::content_revisions::ContentRevisions;
 use self::definitions::Definitions;
 pub(super) use self::mounts::ListedFile;
-pub use self::partial::AgentPart;
+pub use self::partial::{AgentPart, DueLoad};
 use crate::model::agent::AgentDescription;
 use crate::model::allocated::{behind_arc, texts};
 use crate::model::definition::DefinitionKind;
 use crate::model::kinds::{ByKind, Family, Member, by_kind};
 use crate::model::scope::{Change, ChangeKind, Revision};
 
-/// The definitions of an agent at one revision; of a [partial](partial) one, those of its subject. What each read needs comes first, in one or two lines of the processor's
-/// caches.
+/// The definitions of an agent at one revision, or those of an [`AgentPart`]. What each read needs comes first, in one or two
+/// lines of the processor's caches.
 #[derive(Debug)]
 #[repr(C)]
 pub struct AgentSnapshot {

@@ -106,7 +106,7 @@ impl CallHandler {
         dialect: Dialect,
         source_use: &dyn SourceUse,
     ) -> Result<Bytes, Refusal> {
-        let view = self.catalog.view_of(caller, || part_of(call)).await?;
+        let view = self.catalog.view_of_part(caller, || part_of(call)).await?;
         let context = CallContext { caller, view, dialect, source_use };
         let answered = match call {
             Call::ReadResource { uri } => self.read(&context, uri, ResultForm::Method).await,

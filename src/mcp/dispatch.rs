@@ -165,7 +165,7 @@ impl Endpoint {
     }
 
     async fn discover(&self, caller: &Caller) -> Result<Bytes, Fault> {
-        let view = self.catalog.view_of(caller, || Some(AgentPart::Description)).await?;
+        let view = self.catalog.view_of_part(caller, || Some(AgentPart::Description)).await?;
         let mut out = Vec::new();
         modern_encode::discover(&mut out, envelope(caller, view.snapshot(), self.call_handler.ttl))?;
         Ok(out.into())
@@ -210,7 +210,7 @@ impl Endpoint {
         asked: &Initialize<'_>,
         id: RequestId<'_>,
     ) -> Result<Response<Body>, Fault> {
-        let view = self.catalog.view_of(caller, || Some(AgentPart::Description)).await?;
+        let view = self.catalog.view_of_part(caller, || Some(AgentPart::Description)).await?;
         let new = NewSession {
             version: asked.version.as_str(),
             client_name: &asked.client.name,
@@ -260,7 +260,7 @@ impl Endpoint {
     ) -> Result<Bytes, Refusal> {
         match call {
             SessionCall::Subscribe(uri) => {
-                let view = self.catalog.view_of(caller, || Some(AgentPart::Uri(uri.clone()))).await?;
+                let view = self.catalog.view_of_part(caller, || Some(AgentPart::Uri(uri.clone()))).await?;
                 view.check_readable(&uri).map_err(|fault| Refusal::of_read(&view, fault))?;
                 self.sessions.subscribe(session, &uri).await?;
                 // A read from now on, on any replica, is not older than the revision from which the session notifies.

@@ -161,14 +161,18 @@ impl AgentRows {
 
     /// As [`into_state`](Self::into_state), unless there are more than `most` rows of a table.
     pub(super) fn into_found(self, most: Option<usize>) -> Option<Found> {
-        let most = most.unwrap_or(usize::MAX);
-        let mut is_too_large = self.part_count > most || self.entries.len() > most;
-        each_kind!(K => is_too_large |= K::of(&self.definitions).len() > most);
-        if is_too_large {
-            Some(Found::TooLarge)
-        } else {
-            self.into_state().map(|state| Found::Whole(Box::new(state)))
+        if self.are_more_than(most) {
+            return Some(Found::TooLarge);
         }
+        self.into_state().map(|state| Found::Whole(Box::new(state)))
+    }
+
+    /// Whether there are more than `most` rows of a table.
+    pub(super) fn are_more_than(&self, most: Option<usize>) -> bool {
+        let most = most.unwrap_or(usize::MAX);
+        let mut are_more = self.part_count > most || self.entries.len() > most;
+        each_kind!(K => are_more |= K::of(&self.definitions).len() > most);
+        are_more
     }
 
     /// What the rows stand for; `None` if the agent does not exist.

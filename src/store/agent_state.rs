@@ -15,7 +15,7 @@ use crate::model::mount::Mount;
 use crate::model::prompt::Prompt;
 use crate::model::resource::Resource;
 use crate::model::scope::{ChangeKind, Revision, Scope};
-use crate::model::skill::{Skill, SkillRoot};
+use crate::model::skill::Skill;
 use crate::model::system::{FailPoint, System};
 use crate::model::template::ResourceTemplate;
 
@@ -74,7 +74,7 @@ macro_rules! agent_rows {
 macro_rules! loaded_rows {
     ($recent:literal, ($agent:ident, $read:expr),
      ($resources:literal, $parts:literal, $templates:literal, $prompts:literal, $skills:literal,
-      $mounts:literal, $entries:literal), $argument:expr $(,)?) => {
+      $mounts:literal, $entries:literal) $(, $argument:expr)? $(,)?) => {
         agent_rows!(
             ($recent, ""),
             (
@@ -94,7 +94,7 @@ macro_rules! loaded_rows {
             $agent.uid.0,
             $read.map(ResourceUri::as_str),
             MAX_FIRST_READ_BYTES,
-            $argument,
+            $($argument,)?
         )
     };
 }
@@ -142,7 +142,7 @@ impl Store {
                 AgentRows::collect(rows.fetch(connection), first()).await
             });
             let rows = rows.await??;
-            if rows.are_complete_with_resources() {
+            if rows.are_complete_with_resources() || rows.are_more_than(read.most) {
                 return Ok(rows.into_found(read.most));
             }
         }
@@ -167,16 +167,15 @@ impl Store {
         Ok(rows.await??.into_found(read.most))
     }
 
-    /// Reads an agent with the definitions that may answer a URI, without the files that its mounts list: with its resource, and
-    /// unless everybody sees that, with the skill around it and with all templates and mounts. Contents come with the resource as in
-    /// [`AgentRead::uri`]. `None` if the agent does not exist.
+    /// Reads an agent with the definitions that may answer a URI, without the files that its mounts list: its resource, the
+    /// template with this text, and unless everybody sees the resource, the skill around it and all templates and mounts.
+    /// Contents come with the resource as in [`AgentRead::uri`]. `None` if the agent does not exist.
     pub async fn partial_agent_state(
         &self,
         agent: AgentRef,
         uri: Option<&ResourceUri>,
         system: &System,
     ) -> Result<Option<AgentState>, StoreError> {
-        let roots: Vec<_> = uri.into_iter().flat_map(|uri| SkillRoot::around(uri.as_str())).collect();
         let rows = self.read(async |connection| {
             let rows = loaded_rows!(
                 "with answering as materialized (select from resources r where (r.tenant, r.agent, r.uri) = ($1, $2, $3::text) \
@@ -185,13 +184,14 @@ impl Store {
                 (
                     "(d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
                     "(d.tenant, d.agent, d.uri) = ($1, $2, $3::text)",
-                    "d.tenant = $1 and d.agent = $2 and $3::text is not null and not exists (select from answering)",
+                    "d.tenant = $1 and d.agent = $2 and $3::text is not null \
+                     and (d.uri_template = $3::text or not exists (select from answering))",
                     "false",
-                    "d.tenant = $1 and d.agent = $2 and d.root = any($5::text[]) and not exists (select from answering)",
+                    "d.tenant = $1 and d.agent = $2 and not exists (select from answering) and d.root = \
+                     (select max(s.root) from skills s where s.tenant = $1 and s.agent = $2 and s.root <= $3::text)",
                     "d.tenant = $1 and d.agent = $2 and $3::text is not null and not exists (select from answering)",
                     "false"
                 ),
-                &roots as &[&str],
             );
             AgentRows::collect(rows.fetch(connection), system.pause(FailPoint::SnapshotBetweenReads)).await
         });

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::agent_index::AgentIndex;
 use crate::cache::{FairSemaphore, MemoryBudget, WeighedCache};
@@ -26,24 +25,17 @@ pub(crate) struct Searches {
     /// The patches in progress.
     pub(super) patches: Arc<FairSemaphore<Payer>>,
     pub(super) limits: SearchLimits,
-    /// Stops the builds in progress.
-    pub(super) stop: CancellationToken,
-    /// Does so when this is dropped.
-    _stop: DropGuard,
 }
 
 impl Searches {
     /// Without any index, within `budget`.
     pub(crate) fn new(budget: &Arc<MemoryBudget>, limits: SearchLimits) -> Self {
-        let stop = CancellationToken::new();
         Self {
             indexes: WeighedCache::new(budget, "search", |index| Arc::strong_count(index) > 1),
             beginnings: WeighedCache::new(budget, "search_texts", |_| false),
             builds: FairSemaphore::new(limits.concurrent_builds, MAX_WAITING),
             patches: FairSemaphore::new(limits.concurrent_builds, MAX_WAITING),
             limits,
-            _stop: stop.clone().drop_guard(),
-            stop,
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 use super::AgentSnapshot;
 use super::definitions::Definitions;
-use super::partial::{AgentPart, PartialSnapshots};
+use super::partial::{AgentPart, DueLoad, PartialSnapshots};
 use super::patch::MAX_CHANGES;
 use crate::cache::{Charge, ScopeCell};
 use crate::model::caller::Payer;
@@ -27,14 +27,14 @@ use crate::store::{Store, StoreError};
 
 /// The maximum number of loads for one caller while the agent keeps changing; the last one is answered, since it is
 /// newer than the call.
-const MAX_LOADS: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 /// The maximum number of rows of a table that are read for one call that needs a part of the agent alone: about two
 /// milliseconds of the database's time.
 const MAX_ROWS: usize = 1_000;
 
-/// What is known of the first read of an agent.
+/// What is known of a call that an agent is loaded for.
 #[derive(Clone, Copy)]
-pub struct FirstRead<'a> {
+pub struct LoadRequest<'a> {
     /// Whether the agent is expected to have only resources: its other definitions are read if it has more.
     pub only_resources: bool,
     /// What of the agent is needed; all of it if it is `None`, or if the agent is small. Short contents of a resource are
@@ -46,13 +46,13 @@ pub struct FirstRead<'a> {
 
 /// What of an agent is loaded.
 #[derive(Clone, Copy)]
-enum Extent {
+enum Extent<'a> {
     /// All of it, unless a table has more rows of it than [`MAX_ROWS`] and there is no snapshot yet.
-    Small,
+    Bounded,
     /// All of it.
     All,
-    /// The part that is needed.
-    Part,
+    /// A part.
+    Part(&'a AgentPart),
 }
 
 /// What a load found.
@@ -61,8 +61,17 @@ enum Loaded {
     Found(Arc<AgentSnapshot>),
     /// No agent.
     Gone,
-    /// An agent that is too large to be loaded for one call.
+    /// An agent that is too large to be loaded for one call; of [`Extent::Bounded`] alone.
     TooLarge,
+}
+
+impl Loaded {
+    fn found(self) -> Option<Arc<AgentSnapshot>> {
+        match self {
+            Self::Found(found) => Some(found),
+            Self::Gone | Self::TooLarge => None,
+        }
+    }
 }
 
 /// The cell of an agent's snapshot. It exists before the snapshot is loaded. What each read needs comes first, in one line of
@@ -81,8 +90,8 @@ pub struct AgentCell {
     /// Whether the agent was found to have, or may have had, other definitions than resources.
     has_others: AtomicBool,
     /// Present if the agent was found to be too large to be loaded for one call and not all of it is in memory.
-    partial: parking_lot::Mutex<Option<Box<PartialSnapshots>>>,
-    /// Of the snapshots.
+    partial: ArcSwapOption<PartialSnapshots>,
+    /// Of the snapshot.
     pub(super) charge: Charge,
 }
 
@@ -98,7 +107,7 @@ impl AgentCell {
             loading: Mutex::new(()),
             changes_resources: AtomicBool::new(true),
             has_others: AtomicBool::new(false),
-            partial: parking_lot::Mutex::new(None),
+            partial: ArcSwapOption::empty(),
             charge,
         }
     }
@@ -119,8 +128,7 @@ impl AgentCell {
 
     /// As [`stale`](Self::stale), or a partial snapshot of the part that is needed.
     pub fn stale_of(&self, part: Option<&AgentPart>) -> Option<Arc<AgentSnapshot>> {
-        let partial = || self.partial.lock().as_ref()?.get(part?).cloned();
-        self.stale().or_else(partial)
+        self.stale().or_else(|| self.partial.load_full()?.get(part?))
     }
 
     /// As [`fresh`](Self::fresh), or a partial snapshot of the part that is needed.
@@ -128,53 +136,49 @@ impl AgentCell {
         self.stale_of(part).filter(|found| found.revision >= self.wanted())
     }
 
-    /// Whether partial snapshots have been loaded so often that all of the agent is to be loaded.
-    pub fn take_whole_due(&self) -> bool {
-        self.partial.lock().as_mut().is_some_and(|partial| partial.take_due())
+    /// Whether all of the agent is to be loaded, since parts of it are read often. It is not due again before what is returned
+    /// is dropped.
+    pub fn take_all_due(&self) -> Option<DueLoad> {
+        DueLoad::take(self.partial.load().as_ref()?)
     }
 
-    fn is_read_in_parts(&self) -> bool {
-        self.partial.lock().is_some()
-    }
-
-    /// A snapshot at the newest known revision, or a newer one; `None` if the agent is gone. It is a partial one if `first`
-    /// names a part and the agent is large. What is not a patch comes with the contents of the resource of `first`.
+    /// A snapshot at the newest known revision, or a newer one; `None` if the agent is gone. It is a partial one if `request`
+    /// names a part and the agent is large. What is not a patch comes with the contents of the resource of `request`.
     pub async fn snapshot(
         &self,
         store: &Store,
         system: &System,
-        first: Option<FirstRead<'_>>,
+        request: Option<LoadRequest<'_>>,
     ) -> Result<Option<Arc<AgentSnapshot>>, StoreError> {
-        let part = first.and_then(|first| first.part);
-        if !self.is_read_in_parts() {
-            let _one_at_a_time = self.loading.lock().await;
+        let part = request.and_then(|request| request.part);
+        loop {
+            let Some(partial) = self.partial.load_full() else {
+                let _one_at_a_time = self.loading.lock().await;
+                if let Some(fresh) = self.fresh_of(part) {
+                    return Ok(Some(fresh));
+                }
+                if self.partial.load().is_none() {
+                    match self.newest(store, system, request, Extent::Bounded).await? {
+                        Loaded::Found(found) => return Ok(Some(found)),
+                        Loaded::Gone => return Ok(None),
+                        Loaded::TooLarge => self.mark_large(),
+                    }
+                }
+                continue;
+            };
+            // What needs a part does not wait for all of a large agent.
+            let (_one_at_a_time, extent) = match part {
+                Some(part) => (partial.lock(part).await, Extent::Part(part)),
+                None => (partial.loading_all.lock().await, Extent::All),
+            };
             if let Some(fresh) = self.fresh_of(part) {
                 return Ok(Some(fresh));
             }
-            if !self.is_read_in_parts() {
-                match self.newest(store, system, first, Extent::Small).await? {
-                    Loaded::Found(found) => return Ok(Some(found)),
-                    Loaded::Gone => return Ok(None),
-                    Loaded::TooLarge => self.read_in_parts(),
-                }
+            // Otherwise all of it was loaded meanwhile, and is patched.
+            if self.partial.load().is_some() {
+                return Ok(self.newest(store, system, request, extent).await?.found());
             }
         }
-        // What needs a part does not wait for all of a large agent.
-        let loaded = if part.is_some() {
-            self.newest(store, system, first, Extent::Part).await?
-        } else {
-            let loading = self.partial.lock().as_ref().map(|partial| Arc::clone(&partial.loading_all));
-            let loading = loading.unwrap_or_default();
-            let _one_at_a_time = loading.lock().await;
-            if let Some(fresh) = self.fresh() {
-                return Ok(Some(fresh));
-            }
-            self.newest(store, system, first, Extent::All).await?
-        };
-        Ok(match loaded {
-            Loaded::Found(found) => Some(found),
-            Loaded::Gone | Loaded::TooLarge => None,
-        })
     }
 
     /// Repeats a load until it finds the newest known revision.
@@ -182,14 +186,14 @@ impl AgentCell {
         &self,
         store: &Store,
         system: &System,
-        first: Option<FirstRead<'_>>,
-        extent: Extent,
+        request: Option<LoadRequest<'_>>,
+        extent: Extent<'_>,
     ) -> Result<Loaded, StoreError> {
-        for _ in 1..MAX_LOADS {
-            let announced = self.wanted.announced();
-            let loaded = self.load(store, system, first, extent).await?;
+        for _ in 1..MAX_ATTEMPTS {
+            let (announced, present) = (self.wanted.announced(), self.applied());
+            let loaded = self.load(store, system, request, extent).await?;
             let Loaded::Found(found) = &loaded else { return Ok(loaded) };
-            if self.is_ahead_of(found.revision) {
+            if is_set_back(present, found) {
                 return Ok(loaded);
             }
             self.wanted.lower(announced, found.revision);
@@ -198,7 +202,7 @@ impl AgentCell {
                 return Ok(loaded);
             }
         }
-        self.load(store, system, first, extent).await
+        self.load(store, system, request, extent).await
     }
 
     /// Reads what changed since the present snapshot, if there is one and not too much changed; otherwise what `extent` says.
@@ -206,82 +210,77 @@ impl AgentCell {
         &self,
         store: &Store,
         system: &System,
-        first: Option<FirstRead<'_>>,
-        extent: Extent,
+        request: Option<LoadRequest<'_>>,
+        extent: Extent<'_>,
     ) -> Result<Loaded, StoreError> {
-        if let (Extent::Part, Some(FirstRead { part: Some(part), .. })) = (extent, first) {
+        if let Extent::Part(part) = extent {
             let state = store.partial_agent_state(self.agent, part.uri(), system).await?;
             let Some(state) = state else { return Ok(Loaded::Gone) };
-            let loaded = self.loaded(state, first);
+            let loaded = self.loaded(state, request);
             system.pause(FailPoint::CacheFillRead).await;
             return Ok(Loaded::Found(self.keep_partial(part, loaded)));
         }
-        let old = self.stale();
+        let (old, present) = (self.stale(), self.applied());
         if let Some(old) = &old {
             let state = self.read_after(old, store, system).await?;
             let Some(mut state) = state else { return Ok(Loaded::Gone) };
             if old.is_patched_by(&state) {
-                return Ok(Loaded::Found(self.keep(old.patched(&mut state), system).await));
+                return Ok(Loaded::Found(self.keep(old.patched(&mut state), present, system).await));
             }
         }
         let read = AgentRead {
-            only_resources: first.is_some_and(|first| first.only_resources)
+            only_resources: request.is_some_and(|request| request.only_resources)
                 && !self.has_others.load(Ordering::Relaxed),
-            uri: first.and_then(|first| first.part?.uri()),
-            most: (old.is_none() && matches!(extent, Extent::Small)).then_some(MAX_ROWS),
+            uri: request.and_then(|request| request.part?.uri()),
+            most: (old.is_none() && matches!(extent, Extent::Bounded)).then_some(MAX_ROWS),
         };
         Ok(match store.agent_state(self.agent, read, system).await? {
             None => Loaded::Gone,
             Some(Found::TooLarge) => Loaded::TooLarge,
             Some(Found::Whole(state)) => {
                 self.has_others.store(!state.only_resources, Ordering::Relaxed);
-                Loaded::Found(self.keep(self.loaded(*state, first), system).await)
+                Loaded::Found(self.keep(self.loaded(*state, request), present, system).await)
             }
         })
     }
 
-    /// Notes that the agent is large, unless it is in memory by now.
-    pub(super) fn read_in_parts(&self) {
-        let mut partial = self.partial.lock();
-        if self.current.load().is_none() {
-            partial.get_or_insert_with(|| Box::new(PartialSnapshots::new()));
-        }
+    /// Reads the agent in parts from now on.
+    pub(super) fn mark_large(&self) {
+        self.partial.store(Some(Arc::new(PartialSnapshots::new(self.charge.beside()))));
     }
 
     /// Keeps a partial snapshot, unless all of the agent is in memory by now.
     pub(super) fn keep_partial(&self, part: &AgentPart, loaded: AgentSnapshot) -> Arc<AgentSnapshot> {
         let loaded = Arc::new(loaded);
-        if let Some(partial) = &mut *self.partial.lock() {
-            partial.insert(part, &loaded);
-            if !self.charge.try_resize(partial.memory()) {
-                partial.clear();
+        if let Some(partial) = &*self.partial.load() {
+            // No other part is answered at an older revision any more, nor is all of the agent.
+            if loaded.revision > self.wanted() {
+                self.wanted.raise(loaded.revision);
             }
+            partial.insert(part, &loaded);
         }
         loaded
     }
 
-    pub(super) async fn keep(&self, loaded: AgentSnapshot, system: &System) -> Arc<AgentSnapshot> {
+    /// Keeps a snapshot of all of the agent, unless a newer revision was `present` before it was read.
+    pub(super) async fn keep(
+        &self,
+        loaded: AgentSnapshot,
+        present: Option<Revision>,
+        system: &System,
+    ) -> Arc<AgentSnapshot> {
         system.pause(FailPoint::CacheFillRead).await;
         let loaded = Arc::new(loaded);
-        if self.is_ahead_of(loaded.revision) {
+        if is_set_back(present, &loaded) {
             return loaded;
         }
         // Served and not kept if it is too large for one entry, or too little else can be evicted for it.
-        let mut partial = self.partial.lock();
         let kept = self.charge.try_resize(loaded.memory());
         self.current.store(kept.then(|| Arc::clone(&loaded)));
-        match &mut *partial {
-            Some(partial) if !kept && !self.charge.try_resize(partial.memory()) => partial.clear(),
-            Some(_) if !kept => {}
-            partial => *partial = None,
+        if kept {
+            self.partial.store(None);
         }
         loaded
-    }
-
-    /// Whether the present snapshot is newer than a revision that was read after it, as it is once the database was set
-    /// back. It stays until a sweep finds that by its revision.
-    fn is_ahead_of(&self, read: Revision) -> bool {
-        self.stale().is_some_and(|present| present.revision > read)
     }
 
     /// Patches the present snapshot with what changed since. Returns the changes after `seen`, with those that came with
@@ -297,7 +296,7 @@ impl AgentCell {
         let announced = self.wanted.announced();
         let state = self.read_after(&old, store, system).await?;
         let Some(mut state) = state.filter(|state| old.is_patched_by(state)) else { return Ok(None) };
-        self.keep(old.patched(&mut state), system).await;
+        self.keep(old.patched(&mut state), Some(old.revision), system).await;
         self.wanted.lower(announced, state.head.revision);
         let AgentState { head, changes, audiences, .. } = state;
         let missed = || changes.iter().zip(&audiences).filter(|(change, _)| change.revision > seen);
@@ -337,9 +336,9 @@ impl AgentCell {
     }
 
     /// The snapshot of what was read first.
-    fn loaded(&self, state: AgentState, first: Option<FirstRead<'_>>) -> AgentSnapshot {
+    fn loaded(&self, state: AgentState, request: Option<LoadRequest<'_>>) -> AgentSnapshot {
         let AgentState { head, description, definitions, entries, contents, .. } = state;
-        if let Some(FirstRead { keep, .. }) = first {
+        if let Some(LoadRequest { keep, .. }) = request {
             contents.into_iter().for_each(keep);
         }
         AgentSnapshot::new(self.timeline, head.revision, description, Definitions::new(definitions, entries))
@@ -347,6 +346,7 @@ impl AgentCell {
 }
 
 impl ScopeCell for AgentCell {
+    /// Whether all of the agent is in memory and behind: partial snapshots do not catch up.
     fn raise(&self, revision: Revision) -> bool {
         self.wanted.raise(revision);
         self.current.load().as_ref().is_some_and(|current| current.revision < self.wanted())
@@ -354,7 +354,7 @@ impl ScopeCell for AgentCell {
 
     fn applied(&self) -> Option<Revision> {
         let current = self.current.load().as_ref().map(|current| current.revision);
-        current.or_else(|| self.partial.lock().as_ref()?.newest())
+        current.or_else(|| self.partial.load().as_ref()?.newest())
     }
 
     /// Nothing: a snapshot older than the revision wanted is patched before it is used.
@@ -381,11 +381,15 @@ impl ScopeCell for AgentCell {
 
     fn catch_up<'a>(&'a self, store: &'a Store, system: &'a System) -> BoxFuture<'a, Result<(), StoreError>> {
         // Partial snapshots are loaded again when they are needed.
-        if let Some(partial) = &mut *self.partial.lock() {
-            partial.clear();
-            self.charge.try_resize(partial.memory());
+        if self.partial.load().is_some() {
             return Box::pin(std::future::ready(Ok(())));
         }
         Box::pin(async move { self.snapshot(store, system, None).await.map(drop) })
     }
+}
+
+/// Whether a newer revision was present before a snapshot was read, as it is once the database was set back. It stays until a
+/// sweep finds that by its revision.
+fn is_set_back(present: Option<Revision>, read: &AgentSnapshot) -> bool {
+    present.is_some_and(|present| present > read.revision)
 }

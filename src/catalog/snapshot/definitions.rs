@@ -39,6 +39,18 @@ impl Definitions {
         Self { all, templates, trees }
     }
 
+    /// The number of definitions.
+    pub(super) fn len(&self) -> usize {
+        let mut len = 0;
+        each_kind!(K => len += K::of(&self.all).len());
+        len
+    }
+
+    /// Whether mounts or templates answer from connections.
+    pub(super) fn answers_from_sources(&self) -> bool {
+        self.all.mounts.len() > 0 || self.all.templates.values().any(|template| template.source.is_some())
+    }
+
     pub(super) fn has_labels(&self) -> bool {
         let mut has_labels = false;
         each_kind!(K => has_labels |= K::of(&self.all).has_labels());

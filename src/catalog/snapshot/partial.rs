@@ -1,28 +1,35 @@
 //! Partial snapshots: of an agent that is too large to be loaded for one call, what the call needs. They are not patched, but
-//! loaded again after a change; once that has happened often enough, all of the agent is loaded.
+//! loaded again after a change; once they have taken much work, all of the agent is loaded.
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use tokio::sync::Mutex;
+use foldhash::fast::FixedState;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::AgentSnapshot;
+use crate::cache::Charge;
 use crate::model::allocated::{allocated, behind_arc};
 use crate::model::ids::ResourceUri;
 use crate::model::scope::Revision;
 
 /// The maximum number of partial snapshots of one agent.
-pub(super) const MAX_SNAPSHOTS: usize = 64;
-/// The number of loads after which all of the agent is loaded. They take the database about as long as a few thousand
-/// definitions.
-pub(super) const FIRST_LOADS: u32 = 64;
-/// That number if the agent is then never kept, since it is too large for the cache: it doubles each time up to this one.
-const MAX_LOADS: u32 = 1 << 16;
+const MAX_SNAPSHOTS: usize = 64;
+/// The number of locks that loads of parts are spread over: those of one part run one at a time.
+const LOCKS: usize = 8;
+/// The work of a load, beside one for each definition that it reads, in units of the work of a use.
+const LOAD: usize = 16;
+/// The work after which all of the agent is loaded: 64 loads, or a thousand uses.
+const FIRST_WORK: usize = 64 * LOAD;
+/// That work if the agent is then not kept, since it is too large for the cache: it doubles each time up to this one.
+const MAX_WORK: usize = FIRST_WORK << 10;
 
-/// What a partial snapshot is of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A part of an agent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AgentPart {
-    /// The description of the agent.
+    /// Its description.
     Description,
     /// The definitions that may answer a URI, with the description. Of a mount, without the files that it lists.
     Uri(ResourceUri),
@@ -37,67 +44,122 @@ impl AgentPart {
     }
 }
 
-/// The partial snapshots of an agent, the oldest first.
+/// The partial snapshots of an agent.
 #[derive(Debug)]
 pub(super) struct PartialSnapshots {
+    kept: parking_lot::Mutex<Kept>,
+    /// The newest revision of all that were loaded; 0 before the first.
+    newest: AtomicI64,
+    loading: [Mutex<()>; LOCKS],
     /// Held while all of the agent is loaded, for which reads of its parts do not wait.
-    pub(super) loading_all: Arc<Mutex<()>>,
+    pub(super) loading_all: Mutex<()>,
+    /// Whether there is a [`DueLoad`].
+    is_all_due: AtomicBool,
+    charge: Charge,
+}
+
+/// A load of all of an agent that is due or in progress.
+#[derive(Debug)]
+pub struct DueLoad(Arc<PartialSnapshots>);
+
+/// The snapshots that are kept, the one that was loaded first in front.
+#[derive(Debug)]
+struct Kept {
     snapshots: VecDeque<(AgentPart, Arc<AgentSnapshot>)>,
-    loads: u32,
-    most_loads: u32,
+    work: usize,
+    most_work: usize,
 }
 
 impl PartialSnapshots {
-    pub(super) fn new() -> Self {
-        Self { loading_all: Arc::default(), snapshots: VecDeque::new(), loads: 0, most_loads: FIRST_LOADS }
+    /// None, charged to `charge`.
+    pub(super) fn new(charge: Charge) -> Self {
+        Self {
+            kept: parking_lot::Mutex::new(Kept {
+                snapshots: VecDeque::new(),
+                work: 0,
+                most_work: FIRST_WORK,
+            }),
+            newest: AtomicI64::new(0),
+            loading: Default::default(),
+            loading_all: Mutex::default(),
+            is_all_due: AtomicBool::new(false),
+            charge,
+        }
     }
 
-    /// The snapshot of a part, at whichever revision.
-    pub(super) fn get(&self, part: &AgentPart) -> Option<&Arc<AgentSnapshot>> {
-        self.snapshots.iter().find(|(of, _)| of == part).map(|(_, snapshot)| snapshot)
+    /// The snapshot of a part, however old. Counts as a use.
+    pub(super) fn get(&self, part: &AgentPart) -> Option<Arc<AgentSnapshot>> {
+        let mut kept = self.kept.lock();
+        let found =
+            kept.snapshots.iter().find(|(of, _)| of == part).map(|(_, snapshot)| Arc::clone(snapshot));
+        kept.work += usize::from(found.is_some());
+        found
     }
 
-    /// The newest revision of all.
+    /// The newest revision of all; `None` before the first.
     pub(super) fn newest(&self) -> Option<Revision> {
-        self.snapshots.iter().map(|(_, snapshot)| snapshot.revision).max()
+        Some(Revision(self.newest.load(Ordering::Acquire))).filter(|newest| *newest != Revision::default())
     }
 
-    /// Adds a snapshot that was loaded, in the place of an older one of its part, or of the one that was added first.
-    pub(super) fn insert(&mut self, part: &AgentPart, snapshot: &Arc<AgentSnapshot>) {
-        self.loads = self.loads.saturating_add(1);
-        if self.get(part).is_some_and(|kept| kept.revision > snapshot.revision) {
-            return;
+    /// Waits until no other load of a part is in progress.
+    pub(super) async fn lock(&self, part: &AgentPart) -> MutexGuard<'_, ()> {
+        let hash = FixedState::default().hash_one(part);
+        let number = usize::try_from(hash % LOCKS as u64).unwrap_or_default();
+        self.loading[number].lock().await
+    }
+
+    /// Keeps a snapshot that was loaded, unless a newer one is known.
+    pub(super) fn insert(&self, part: &AgentPart, snapshot: &Arc<AgentSnapshot>) {
+        let is_newest = self.newest.fetch_max(snapshot.revision.0, Ordering::AcqRel) <= snapshot.revision.0;
+        let memory = {
+            let mut kept = self.kept.lock();
+            kept.work += LOAD + snapshot.definitions.len();
+            // The revision of such content would change with each change of the agent, and it would be fetched again.
+            if snapshot.definitions.answers_from_sources() {
+                kept.work = kept.work.max(kept.most_work);
+            }
+            if !is_newest {
+                return;
+            }
+            kept.snapshots.retain(|(of, _)| of != part);
+            if kept.snapshots.len() == MAX_SNAPSHOTS {
+                kept.snapshots.pop_front();
+            }
+            kept.snapshots.push_back((part.clone(), Arc::clone(snapshot)));
+            kept.memory()
+        };
+        // Without the lock: others may be evicted for it.
+        if !self.charge.try_resize(memory) {
+            self.kept.lock().snapshots.clear();
         }
-        self.snapshots.retain(|(of, _)| of != part);
-        if self.snapshots.len() == MAX_SNAPSHOTS {
-            self.snapshots.pop_front();
-        }
-        self.snapshots.push_back((part.clone(), Arc::clone(snapshot)));
     }
+}
 
-    /// Drops all snapshots.
-    pub(super) fn clear(&mut self) {
-        self.snapshots.clear();
+impl DueLoad {
+    /// The load, if there has been so much work that it is due, and it is not in progress.
+    pub(super) fn take(partial: &Arc<PartialSnapshots>) -> Option<Self> {
+        let is_due = {
+            let kept = partial.kept.lock();
+            kept.work >= kept.most_work && !partial.is_all_due.swap(true, Ordering::AcqRel)
+        };
+        is_due.then(|| Self(Arc::clone(partial)))
     }
+}
 
-    /// Whether there have been so many loads that all of the agent is to be loaded. Counts from the beginning then.
-    pub(super) fn take_due(&mut self) -> bool {
-        let is_due = self.loads >= self.most_loads;
-        if is_due {
-            self.loads = 0;
-            self.most_loads = self.most_loads.saturating_mul(2).min(MAX_LOADS);
-        }
-        is_due
+/// Where all of it was not kept, the next load is due after twice the work.
+impl Drop for DueLoad {
+    fn drop(&mut self) {
+        let mut kept = self.0.kept.lock();
+        (kept.work, kept.most_work) = (0, kept.most_work.saturating_mul(2).min(MAX_WORK));
+        self.0.is_all_due.store(false, Ordering::Release);
     }
+}
 
-    /// The memory that they take.
-    pub(super) fn memory(&self) -> usize {
+impl Kept {
+    fn memory(&self) -> usize {
         let uri = |part: &AgentPart| part.uri().map_or(0, |uri| behind_arc(uri.as_str().len()));
         let snapshots = self.snapshots.iter().map(|(of, snapshot)| uri(of) + snapshot.memory());
         let places = self.snapshots.capacity() * size_of::<(AgentPart, Arc<AgentSnapshot>)>();
-        allocated(size_of::<Self>())
-            + behind_arc(size_of::<Mutex<()>>())
-            + allocated(places)
-            + snapshots.sum::<usize>()
+        behind_arc(size_of::<PartialSnapshots>()) + allocated(places) + snapshots.sum::<usize>()
     }
 }

@@ -9,16 +9,16 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::partial::{FIRST_LOADS, MAX_SNAPSHOTS, PartialSnapshots};
+use super::partial::PartialSnapshots;
 use super::view::View;
-use super::{AgentCell, AgentPart, AgentSnapshot, Definitions};
+use super::{AgentCell, AgentPart, AgentSnapshot, Definitions, DueLoad};
 use crate::cache::{MemoryBudget, ScopeCell};
 use crate::catalog::skill_placement::check_no_overlap;
 use crate::model::agent::AgentDescription;
 use crate::model::call::{List, ListPage};
 use crate::model::content::ContentHash;
 use crate::model::ids::{AgentId, AgentRef, ConnectionId, ResourceUri, Slug, TenantId};
-use crate::model::kinds::by_kind;
+use crate::model::kinds::{ByKind, by_kind};
 use crate::model::label::Labels;
 use crate::model::mount::{Ages, Mount, MountEntry, MountPlace, NewMount, TreeId};
 use crate::model::resource::{Definition, Part, PartKind, Resource};
@@ -102,16 +102,25 @@ fn snapshot(
         revision: REVISION,
     };
     let entries = files.iter().map(|path| StoredEntry { tree: TREE, path: path.clone(), entry });
-    let description =
-        AgentDescription { name: String::new(), title: None, instructions: None, tools: ToolSets::default() };
-    let definitions = Definitions::new(stored, entries.collect());
-    Arc::new(AgentSnapshot::new(1, REVISION, description, definitions))
+    Arc::new(with(stored, entries.collect()))
+}
+
+/// The snapshot of an agent with a mount.
+fn with_mount() -> AgentSnapshot {
+    Arc::into_inner(snapshot(&BTreeSet::new(), Vec::new(), &BTreeSet::new())).unwrap()
 }
 
 /// The snapshot of an agent with a resource.
 fn of_resource(uri: &str) -> AgentSnapshot {
-    let snapshot = snapshot(&BTreeSet::from([uri.to_owned()]), Vec::new(), &BTreeSet::new());
-    Arc::into_inner(snapshot).unwrap()
+    let stored = ByKind { resources: vec![resource(uri)], ..ByKind::default() };
+    with(stored, Vec::new())
+}
+
+/// The snapshot of an agent with these definitions.
+fn with(stored: ByKind<Stored>, entries: Vec<StoredEntry>) -> AgentSnapshot {
+    let description =
+        AgentDescription { name: String::new(), title: None, instructions: None, tools: ToolSets::default() };
+    AgentSnapshot::new(1, REVISION, description, Definitions::new(stored, entries))
 }
 
 fn cell() -> AgentCell {
@@ -129,60 +138,111 @@ fn cell_has_a_fresh_snapshot_until_a_newer_revision_is_known() {
     }
 }
 
-#[tokio::test]
-async fn partial_snapshots_are_of_one_revision_and_give_way_to_the_whole() {
-    let cell = cell();
-    let part = |uri: &str| AgentPart::Uri(ResourceUri::parse(uri).unwrap());
-    cell.read_in_parts();
-    assert_eq!(cell.applied(), None);
-    cell.keep_partial(&part("x:1"), of_resource("x:1"));
-    let one = cell.charge.bytes();
-    cell.keep_partial(&part("x:2"), of_resource("x:2"));
-    assert!(cell.charge.bytes() > one && one > 0, "{one} bytes of the first");
-    assert_eq!(cell.applied(), Some(REVISION));
-    let is_found = |found: Option<Arc<AgentSnapshot>>| found.is_some();
-    let found = |part: Option<&AgentPart>| (is_found(cell.fresh_of(part)), is_found(cell.stale_of(part)));
-    assert_eq!(found(Some(&part("x:1"))), (true, true));
-    assert_eq!(found(Some(&part("x:3"))), (false, false));
-    assert_eq!(found(Some(&AgentPart::Description)), (false, false));
-    assert_eq!(found(None), (false, false));
-    assert!(!cell.raise(Revision(REVISION.0 + 1)), "what is not loaded whole does not catch up");
-    assert_eq!(found(Some(&part("x:1"))), (false, true));
-
-    let system = System::real();
-    let whole = cell.keep(of_resource("x:3"), &system).await;
-    assert_eq!(cell.charge.bytes(), whole.memory());
-    assert_eq!(found(Some(&part("x:1"))), (false, true));
-    cell.keep_partial(&part("x:1"), of_resource("x:1"));
-    assert!(Arc::ptr_eq(&cell.stale_of(Some(&part("x:1"))).unwrap(), &whole));
-}
-
+/// The part whose URI has a number.
 fn numbered(number: usize) -> AgentPart {
     AgentPart::Uri(ResourceUri::parse(&format!("x:{number}")).unwrap())
 }
 
-#[test]
-fn number_of_snapshots_is_bounded() {
-    let (mut partial, found) = (PartialSnapshots::new(), Arc::new(of_resource("x:1")));
-    for number in 0..=MAX_SNAPSHOTS {
-        partial.insert(&numbered(number), &found);
-        partial.insert(&AgentPart::Description, &found);
-    }
-    let kept = (0..=MAX_SNAPSHOTS).filter(|number| partial.get(&numbered(*number)).is_some());
-    assert_eq!(kept.collect::<Vec<_>>(), (2..=MAX_SNAPSHOTS).collect::<Vec<_>>());
-    assert!(partial.get(&AgentPart::Description).is_some());
+/// A partial snapshot at a revision.
+fn at(revision: i64) -> AgentSnapshot {
+    AgentSnapshot { revision: Revision(revision), ..of_resource("x:1") }
+}
+
+#[tokio::test]
+async fn partial_snapshots_give_way_to_the_whole() {
+    let cell = cell();
+    cell.mark_large();
+    assert_eq!(cell.applied(), None);
+    cell.keep_partial(&numbered(1), at(1));
+    assert_eq!(cell.applied(), Some(Revision(1)));
+    let found = |part: Option<&AgentPart>| (cell.fresh_of(part).is_some(), cell.stale_of(part).is_some());
+    assert_eq!(found(Some(&numbered(1))), (true, true));
+    assert_eq!(found(Some(&numbered(2))), (false, false));
+    assert_eq!(found(Some(&AgentPart::Description)), (false, false));
+    assert_eq!(found(None), (false, false));
+    assert!(!cell.raise(Revision(2)), "what is not loaded whole does not catch up");
+    assert_eq!(found(Some(&numbered(1))), (false, true));
+
+    let system = System::real();
+    let whole = cell.keep(at(1), cell.applied(), &system).await;
+    assert_eq!(found(Some(&numbered(1))), (false, true));
+    cell.keep_partial(&numbered(1), at(2));
+    assert!(Arc::ptr_eq(&cell.stale_of(Some(&numbered(1))).unwrap(), &whole));
+    assert_eq!(cell.applied(), Some(Revision(1)));
+}
+
+#[tokio::test]
+async fn nothing_older_than_a_part_is_answered() {
+    let cell = cell();
+    cell.mark_large();
+    cell.keep_partial(&numbered(1), at(1));
+    cell.keep_partial(&numbered(2), at(3));
+    assert!(cell.fresh_of(Some(&numbered(1))).is_none());
+    assert_eq!(cell.fresh_of(Some(&numbered(2))).unwrap().revision, Revision(3));
+    // As it is read after the database was set back: it is answered, and what reveals that stays.
+    let system = System::real();
+    cell.keep(at(2), cell.applied(), &system).await;
+    cell.keep_partial(&numbered(2), at(2));
+    assert_eq!((cell.applied(), cell.stale().is_none()), (Some(Revision(3)), true));
+    assert_eq!(cell.stale_of(Some(&numbered(2))).unwrap().revision, Revision(3));
+    // A part that was loaded meanwhile does not keep the whole out.
+    cell.keep_partial(&numbered(2), at(4));
+    cell.keep(at(3), Some(Revision(3)), &system).await;
+    assert!(cell.stale().is_some() && cell.fresh().is_none());
 }
 
 #[test]
-fn all_of_an_agent_is_loaded_after_ever_more_loads() {
-    let (mut partial, found) = (PartialSnapshots::new(), Arc::new(of_resource("x:1")));
-    for loads in [FIRST_LOADS, 2 * FIRST_LOADS, 4 * FIRST_LOADS] {
-        for _ in 0..loads {
-            assert!(!partial.take_due());
-            partial.insert(&numbered(1), &found);
-        }
-        assert!(partial.take_due(), "{loads}");
+fn number_and_memory_of_partial_snapshots_are_bounded() {
+    const MAX: usize = 64;
+    let budget = MemoryBudget::new(1 << 20);
+    let partial = PartialSnapshots::new(budget.pin("test"));
+    let found = Arc::new(at(1));
+    for number in 0..=MAX {
+        partial.insert(&numbered(number), &found);
+        partial.insert(&AgentPart::Description, &found);
     }
+    let kept = (0..=MAX).filter(|number| partial.get(&numbered(*number)).is_some());
+    assert_eq!(kept.collect::<Vec<_>>(), (2..=MAX).collect::<Vec<_>>());
+    assert!(partial.get(&AgentPart::Description).is_some());
+    assert!((MAX * found.memory()..2 * MAX * found.memory()).contains(&budget.used()), "{}", budget.used());
+    drop(partial);
+    assert_eq!(budget.used(), 0);
+    // One that is too large for the cache is dropped.
+    let budget = MemoryBudget::new(2 * found.memory() as u64);
+    let partial = PartialSnapshots::new(budget.pin("test"));
+    partial.insert(&numbered(1), &found);
+    assert_eq!((partial.get(&numbered(1)).is_none(), budget.used()), (true, 0));
+}
+
+#[test]
+fn all_of_an_agent_is_due_after_ever_more_work_of_its_parts() {
+    let partial = Arc::new(PartialSnapshots::new(MemoryBudget::new(1 << 20).pin("test")));
+    let found = Arc::new(at(1));
+    let mut done = 0;
+    for work in [1_024, 2_048, 4_096] {
+        let due = loop {
+            if let Some(due) = DueLoad::take(&partial) {
+                break due;
+            }
+            partial.insert(&numbered(1), &found);
+            done += 16 + 1;
+            for _ in 0..100 {
+                assert!(partial.get(&numbered(1)).is_some());
+                done += 1;
+            }
+        };
+        assert!((work..work + 117).contains(&done), "{done}");
+        partial.insert(&numbered(1), &found);
+        assert!(DueLoad::take(&partial).is_none(), "it is in progress");
+        drop(due);
+        done = 0;
+    }
+    let source = |sourced: AgentSnapshot| {
+        let partial = Arc::new(PartialSnapshots::new(MemoryBudget::new(1 << 20).pin("test")));
+        partial.insert(&numbered(1), &Arc::new(sourced));
+        DueLoad::take(&partial).is_some()
+    };
+    assert!(source(with_mount()) && !source(at(1)), "content of sources is fetched again with each load");
 }
 
 #[test]

@@ -81,16 +81,17 @@ fn subject_argument(tool: FixedTool) -> Option<&'static str> {
     }
 }
 
-/// What a `tools/call` reads, if its arguments name it by a URI.
+/// The URI that a `tools/call` reads, if its arguments name one. It is answered by what the definitions of that URI alone answer.
 pub(super) fn resource_of(name: &str, arguments: &str) -> Option<ResourceUri> {
     let tool = FixedTool::parse(name)?;
     let arguments = Members::read(arguments).ok()?;
     let named = text_of(arguments.get(subject_argument(tool)?)?)?;
-    match (tool, FoundId::parse(&named)) {
-        (FixedTool::Fetch, FoundId::Prompt(_)) => None,
-        (FixedTool::Fetch, FoundId::Uri(uri)) => ResourceUri::parse(uri).ok(),
-        _ => ResourceUri::parse(&named).ok(),
-    }
+    let uri = match (tool, FoundId::parse(&named)) {
+        (FixedTool::ReadResource, _) => &named,
+        (FixedTool::Fetch, FoundId::Uri(uri)) => uri,
+        _ => return None,
+    };
+    ResourceUri::parse(uri).ok()
 }
 
 /// The subject of a `tools/call` in the audit log: the URI or the prompt that it reads, otherwise the tool.

@@ -1,10 +1,11 @@
 //! Of an agent that is too large to be loaded for one call, the first reads load what answers them.
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waggle::model::system::FailPoint;
 
 use super::{recorded, statements};
-use crate::support::app::{Builder, Replica, resource};
+use crate::support::app::{Builder, Replica, encode, resource};
 use crate::support::cluster::{Database, database};
 use crate::support::faults::{Fault, FaultScript};
 use crate::support::proxy::Proxy;
@@ -151,17 +152,94 @@ async fn labelled_resource_of_a_large_agent_is_hidden_and_may_be_answered_by_a_t
 async fn large_agent_that_is_read_often_is_loaded() {
     let database = database().await;
     let (_writer, key) = large(&database).await;
-    let (proxy, reader) = recorded(&database).await;
-    let mut read = 0;
-    let is_loaded = async || bytes(&reader).await > 500_000.0;
-    while !is_loaded().await && read < RESOURCES {
-        read += 1;
-        assert_eq!(text(&reader, &key, &format!("x:{read}")).await, Some(read.to_string()));
+    // By reads of many resources, and of one.
+    for (number, least) in [((|read| read) as fn(usize) -> usize, 50), (|_| 1, 500)] {
+        let (proxy, reader) = recorded(&database).await;
+        let mut read = 0;
+        let is_loaded = async || bytes(&reader).await > 500_000.0;
+        while !is_loaded().await && read < RESOURCES {
+            read += 1;
+            let number = number(read);
+            assert_eq!(text(&reader, &key, &format!("x:{number}")).await, Some(number.to_string()));
+        }
+        eventually("all of the agent is loaded", is_loaded).await;
+        assert!(read >= least, "{read}");
+        reads(&proxy);
+        assert_eq!(text(&reader, &key, "x:1049").await.as_deref(), Some("1049"));
+        assert_eq!(reads(&proxy), [""; 0]);
     }
-    assert!((64..RESOURCES).contains(&read), "{read}");
-    reads(&proxy);
-    assert_eq!(text(&reader, &key, "x:1049").await.as_deref(), Some("1049"));
-    assert_eq!(reads(&proxy), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_calls_of_a_large_agent_share_its_loads() {
+    let database = database().await;
+    let (_writer, key) = large(&database).await;
+    let (proxy, reader) = recorded(&database).await;
+    assert_eq!(text(&reader, &key, "x:7").await.as_deref(), Some("7"));
+    assert_eq!(reads(&proxy), ["some", "part"]);
+    let read = (0..20).map(|_| text(&reader, &key, "x:8"));
+    assert!(join_all(read).await.iter().all(|read| read.as_deref() == Some("8")));
+    assert_eq!(reads(&proxy), ["part"]);
+    let list = (0..20).map(|_| reader.http.call("a", &key, "prompts/list", json!({})));
+    assert!(join_all(list).await.iter().all(|listed| listed["result"]["prompts"][0]["name"] == "p"));
+    assert_eq!(reads(&proxy), ["some"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_find_what_a_large_agent_has() {
+    let database = database().await;
+    let (writer, key) = large(&database).await;
+    let tools = json!({"tools": ["resources", "prompts", "search"]});
+    assert_eq!(writer.admin("PATCH", "/agents/a", Some(tools)).await.status, 200);
+    // Names that are URIs, too.
+    let text = json!({"type": "text", "text": "hello"});
+    let prompt = json!({"messages": [{"role": "user", "content": text}]});
+    assert_eq!(writer.admin("PUT", "/agents/a/prompts/team:greet", Some(prompt)).await.status, 201);
+    let template = json!({"name": "n", "description": "Without variables.", "template": "body"});
+    let path = format!("/agents/a/templates?uriTemplate={}", encode("x:9"));
+    assert_eq!(writer.admin("PUT", &path, Some(template)).await.status, 201);
+    for (name, arguments) in [
+        ("read_resource", json!({"uri": "x:7"})),
+        ("get_prompt", json!({"name": "team:greet"})),
+        ("fetch", json!({"id": "x:7"})),
+        ("fetch", json!({"id": "x:9"})),
+        ("fetch", json!({"id": "prompt:team:greet"})),
+        ("fetch", json!({"id": "t:{a}"})),
+    ] {
+        let (_proxy, reader) = recorded(&database).await;
+        let params = json!({"name": name, "arguments": arguments});
+        let call = async |replica: &Replica| replica.http.call("a", &key, "tools/call", params.clone()).await;
+        let (cold, warm) = (call(&reader).await, call(&writer).await);
+        assert_eq!(cold, warm, "{name} {arguments}");
+        assert_ne!(cold["result"]["isError"], true, "{name} {arguments}: {cold}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_is_large_by_the_rows_of_any_table() {
+    let database = database().await;
+    let writer = Builder::new(&database).start().await;
+    writer.tenant("acme").await;
+    let parts = [json!({"text": "one"}), json!({"text": "two"})];
+    let resources: Vec<_> =
+        (1..=501).map(|n| json!({"uri": format!("x:{n}"), "name": "n", "contents": parts})).collect();
+    let text = json!({"type": "text", "text": "hello"});
+    let message = json!({"role": "user", "content": text});
+    let prompts: Vec<_> =
+        (1..=1_001).map(|n| json!({"name": format!("p{n}"), "messages": [message]})).collect();
+    for (agent, resources, prompts) in
+        [("parts", &resources[..], &[][..]), ("prompts", &resources[..1], &prompts)]
+    {
+        writer.agent("acme", agent).await;
+        let key = writer.key(agent, &["mcp"]).await.1;
+        let manifest = json!({"apiVersion": "waggle/v1", "resources": resources, "prompts": prompts});
+        let put = writer.admin("PUT", &format!("/agents/{agent}/manifest"), Some(manifest)).await;
+        assert_eq!(put.status, 200, "{agent}: {}", put.text());
+        let (proxy, reader) = recorded(&database).await;
+        let read = reader.http.call(agent, &key, "resources/read", json!({"uri": "x:1"})).await;
+        assert_eq!(read["result"]["contents"].as_array().map(Vec::len), Some(2), "{agent}: {read}");
+        assert_eq!(reads(&proxy).last(), Some(&"part"), "{agent}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
