@@ -51,10 +51,8 @@ pub(super) struct Aggregator {
 
 #[derive(Debug)]
 struct Window {
-    /// Whether a request was counted.
-    is_used: bool,
-    /// When the first one was.
-    since: OffsetDateTime,
+    /// When the first request was counted.
+    since: Option<OffsetDateTime>,
     rows: u32,
     /// At most as many entries as rows.
     addresses: HashMap<ClientAddress, u32>,
@@ -88,15 +86,15 @@ struct Sum {
 }
 
 impl Aggregator {
-    pub(super) fn new(key_rate: Option<Rate>, rng: StdRng, now: OffsetDateTime) -> Self {
-        Self { state: Mutex::new(Window::new(rng, now)), begun: Notify::new(), key_rate }
+    pub(super) fn new(key_rate: Option<Rate>, rng: StdRng) -> Self {
+        Self { state: Mutex::new(Window::new(rng)), begun: Notify::new(), key_rate }
     }
 
     /// The window, which begins with the first request.
-    fn window(&self, now: OffsetDateTime) -> MutexGuard<'_, Window> {
+    fn window(&self, at: OffsetDateTime) -> MutexGuard<'_, Window> {
         let mut window = self.state.lock();
-        if !std::mem::replace(&mut window.is_used, true) {
-            window.since = now;
+        if window.since.is_none() {
+            window.since = Some(at);
             self.begun.notify_one();
         }
         window
@@ -104,14 +102,9 @@ impl Aggregator {
 
     /// Waits until a window has begun.
     pub(super) async fn begun(&self) {
-        while !self.is_used() {
+        while self.state.lock().since.is_none() {
             self.begun.notified().await;
         }
-    }
-
-    /// Whether a window has begun that has not ended.
-    pub(super) fn is_used(&self) -> bool {
-        self.state.lock().is_used
     }
 
     /// Whether an event gets a row of its own; otherwise it is added to a sum.
@@ -136,7 +129,7 @@ impl Aggregator {
     /// The sums of the window, if it is over or `now` lies before it, which ends it.
     pub(super) fn due(&self, now: OffsetDateTime) -> Vec<Event> {
         let mut window = self.state.lock();
-        let over = now < window.since || now - window.since >= WINDOW;
+        let over = window.since.is_some_and(|since| now < since || now - since >= WINDOW);
         if over { window.end(now) } else { Vec::new() }
     }
 
@@ -147,10 +140,9 @@ impl Aggregator {
 }
 
 impl Window {
-    fn new(rng: StdRng, since: OffsetDateTime) -> Self {
+    fn new(rng: StdRng) -> Self {
         Self {
-            is_used: false,
-            since,
+            since: None,
             rows: 0,
             addresses: HashMap::new(),
             keys: HashMap::new(),
@@ -228,7 +220,7 @@ impl Window {
             (Group { client, actor, outcome, tenant: None, agent: None, slug: None }, sum)
         });
         let rows = self.sums.drain(..).chain(rest).map(|(group, sum)| sum.row(group, now)).collect();
-        (self.is_used, self.since, self.rows, self.overflow) = (false, now, 0, 0);
+        (self.since, self.rows, self.overflow) = (None, 0, 0);
         self.addresses.clear();
         self.keys.clear();
         rows
@@ -288,7 +280,7 @@ mod tests {
     const START: OffsetDateTime = datetime!(2026-07-28 12:00 UTC);
 
     fn aggregator() -> Aggregator {
-        Aggregator::new(Rate::new(5, 10), StdRng::from_seed([7; 32]), START)
+        Aggregator::new(Rate::new(5, 10), StdRng::from_seed([7; 32]))
     }
 
     fn client(address: &str) -> ClientAddress {
@@ -353,6 +345,17 @@ mod tests {
         assert_eq!((rows[0].bytes_in, &*rows[0].method), (11_400, "audit/aggregated"));
         assert!(aggregator.admit(&event), "another minute");
         assert!(aggregator.end(START).is_empty());
+    }
+
+    #[test]
+    fn window_begins_with_its_first_request() {
+        let aggregator = aggregator();
+        let later = START + Duration::seconds(30);
+        let event = Event { at: later, ..refused("192.0.2.1", "helper") };
+        (0..61).for_each(|_| _ = aggregator.admit(&event));
+        assert_eq!(aggregator.due(START + Duration::seconds(60)).len(), 0);
+        assert_eq!(aggregator.due(later + Duration::seconds(60)).len(), 1);
+        assert_eq!(aggregator.due(later + Duration::seconds(120)).len(), 0);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -151,6 +152,8 @@ impl AuditRecorder {
     /// Queues the aggregated rows of each minute until `stop`.
     pub(super) async fn write_aggregates(self: Arc<Self>, stop: CancellationToken) {
         let mut tick = tokio::time::interval(AGGREGATION_POLL);
+        // Not many at once after a time without any request to count.
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let next = async {
                 self.aggregator.begun().await;

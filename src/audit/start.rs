@@ -118,7 +118,7 @@ pub fn start(store: &Store, system: System, options: &AuditOptions) -> Result<Ru
         tasks.spawn(checkpoints.run(stop.clone()));
     }
     let (durability, accesses, signer) = (options.durability, options.accesses, options.signer.clone());
-    let aggregator = Aggregator::new(options.key_rate, system.csprng()?, system.clock.now());
+    let aggregator = Aggregator::new(options.key_rate, system.csprng()?);
     let store = store.clone();
     let later = TaskTracker::new();
     let audit =

@@ -36,7 +36,7 @@ use crate::model::ids::{ConnectionId, TenantId};
 use crate::sources::{Claim, Leases};
 use crate::store::leases::{ConnectionLease, HeldLease};
 
-/// How often it is looked for new subscriptions.
+/// How often it is looked for new subscriptions, while an agent has streams.
 const TICK: Duration = Duration::from_millis(250);
 /// How often ended subscriptions are looked for.
 const REFRESH: Duration = Duration::from_secs(5);

@@ -57,6 +57,8 @@ pub(super) struct Interest {
     differing: HashSet<AgentRef>,
     /// The timeline of the database in which it is recorded.
     timeline: u64,
+    /// Whether an agent had streams when it was looked last.
+    has_streams: bool,
     /// Whether this replica watches connections.
     is_watching: bool,
     /// When statements run again.
@@ -68,6 +70,7 @@ impl Interest {
     pub(super) fn new(catalog: Arc<Catalog>, subscriptions: Arc<dyn Subscriptions>, replica: Uuid) -> Self {
         Self {
             timeline: catalog.scopes.timeline(),
+            has_streams: false,
             is_watching: false,
             catalog,
             subscriptions,
@@ -83,7 +86,7 @@ impl Interest {
 
     /// Whether no agent has streams, and nothing is recorded or remains to be.
     pub(super) fn is_empty(&self) -> bool {
-        self.recorded.is_empty() && self.differing.is_empty() && self.subscriptions.agents().is_empty()
+        self.recorded.is_empty() && self.differing.is_empty() && !self.has_streams
     }
 
     /// Waits until an agent gets its first stream.
@@ -99,6 +102,7 @@ impl Interest {
     /// Finds what is subscribed to and comes from a connection; with `all` also what is not any more.
     pub(super) async fn refresh(&mut self, all: bool) {
         let agents = self.subscriptions.agents();
+        self.has_streams = !agents.is_empty();
         if all {
             let live: HashSet<_> = agents.iter().map(|(agent, _)| *agent).collect();
             self.examined.retain(|agent, _| live.contains(agent));
