@@ -144,11 +144,12 @@ impl Catalog {
         let stop = self.stop.clone();
         tokio::spawn(async move {
             let load = async || cell.snapshot(&store, &system, None).await;
-            // Further reads try again what fails.
-            if let Some(Err(error)) = stop.run_until_cancelled(loader.load(payer, load)).await {
-                tracing::debug!(%error, "loading a large agent failed");
+            match stop.run_until_cancelled(loader.load(payer, load)).await {
+                Some(Ok(_)) => due.loaded(),
+                // Further reads try again.
+                Some(Err(error)) => tracing::debug!(%error, "loading a large agent failed"),
+                None => {}
             }
-            drop(due);
         });
     }
 

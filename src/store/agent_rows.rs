@@ -161,14 +161,14 @@ impl AgentRows {
 
     /// As [`into_state`](Self::into_state), unless there are more than `most` rows of a table.
     pub(super) fn into_found(self, most: Option<usize>) -> Option<Found> {
-        if self.are_more_than(most) {
+        if self.exceed(most) {
             return Some(Found::TooLarge);
         }
         self.into_state().map(|state| Found::Whole(Box::new(state)))
     }
 
     /// Whether there are more than `most` rows of a table.
-    pub(super) fn are_more_than(&self, most: Option<usize>) -> bool {
+    pub(super) fn exceed(&self, most: Option<usize>) -> bool {
         let most = most.unwrap_or(usize::MAX);
         let mut are_more = self.part_count > most || self.entries.len() > most;
         each_kind!(K => are_more |= K::of(&self.definitions).len() > most);

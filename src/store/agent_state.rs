@@ -142,7 +142,7 @@ impl Store {
                 AgentRows::collect(rows.fetch(connection), first()).await
             });
             let rows = rows.await??;
-            if rows.are_complete_with_resources() || rows.are_more_than(read.most) {
+            if rows.are_complete_with_resources() || rows.exceed(read.most) {
                 return Ok(rows.into_found(read.most));
             }
         }

@@ -63,15 +63,8 @@ enum Loaded {
     Gone,
     /// An agent that is too large to be loaded for one call; of [`Extent::Bounded`] alone.
     TooLarge,
-}
-
-impl Loaded {
-    fn found(self) -> Option<Arc<AgentSnapshot>> {
-        match self {
-            Self::Found(found) => Some(found),
-            Self::Gone | Self::TooLarge => None,
-        }
-    }
+    /// All of a large agent, which is in memory now, and behind: it is patched where others patch it; of [`Extent::All`] alone.
+    Behind,
 }
 
 /// The cell of an agent's snapshot. It exists before the snapshot is loaded. What each read needs comes first, in one line of
@@ -161,7 +154,7 @@ impl AgentCell {
                     match self.newest(store, system, request, Extent::Bounded).await? {
                         Loaded::Found(found) => return Ok(Some(found)),
                         Loaded::Gone => return Ok(None),
-                        Loaded::TooLarge => self.mark_large(),
+                        Loaded::TooLarge | Loaded::Behind => self.mark_large(),
                     }
                 }
                 continue;
@@ -175,8 +168,12 @@ impl AgentCell {
                 return Ok(Some(fresh));
             }
             // Otherwise all of it was loaded meanwhile, and is patched.
-            if self.partial.load().is_some() {
-                return Ok(self.newest(store, system, request, extent).await?.found());
+            if self.partial.load().as_ref().is_some_and(|present| Arc::ptr_eq(present, &partial)) {
+                match self.newest(store, system, request, extent).await? {
+                    Loaded::Found(found) => return Ok(Some(found)),
+                    Loaded::Gone => return Ok(None),
+                    Loaded::Behind | Loaded::TooLarge => {}
+                }
             }
         }
     }
@@ -200,6 +197,9 @@ impl AgentCell {
             // Not looked up in the cell, which does not keep a snapshot that is too large.
             if found.revision >= self.wanted() {
                 return Ok(loaded);
+            }
+            if matches!(extent, Extent::All) && self.partial.load().is_none() {
+                return Ok(Loaded::Behind);
             }
         }
         self.load(store, system, request, extent).await
@@ -246,17 +246,17 @@ impl AgentCell {
 
     /// Reads the agent in parts from now on.
     pub(super) fn mark_large(&self) {
+        if self.current.load().is_some() {
+            return;
+        }
         self.partial.store(Some(Arc::new(PartialSnapshots::new(self.charge.beside()))));
     }
 
     /// Keeps a partial snapshot, unless all of the agent is in memory by now.
     pub(super) fn keep_partial(&self, part: &AgentPart, loaded: AgentSnapshot) -> Arc<AgentSnapshot> {
         let loaded = Arc::new(loaded);
+        self.answer_nothing_older(loaded.revision);
         if let Some(partial) = &*self.partial.load() {
-            // No other part is answered at an older revision any more, nor is all of the agent.
-            if loaded.revision > self.wanted() {
-                self.wanted.raise(loaded.revision);
-            }
             partial.insert(part, &loaded);
         }
         loaded
@@ -279,8 +279,20 @@ impl AgentCell {
         self.current.store(kept.then(|| Arc::clone(&loaded)));
         if kept {
             self.partial.store(None);
+        } else if let Some(partial) = &*self.partial.load() {
+            self.answer_nothing_older(loaded.revision);
+            partial.read_at(loaded.revision);
         }
         loaded
+    }
+
+    /// After an answer that is not what others are answered from: no part, nor all of the agent, is answered at an older
+    /// revision any more.
+    fn answer_nothing_older(&self, than: Revision) {
+        // Also the same one, which may have been announced before it existed, and must not be taken back.
+        if than >= self.wanted() {
+            self.wanted.raise(than);
+        }
     }
 
     /// Patches the present snapshot with what changed since. Returns the changes after `seen`, with those that came with

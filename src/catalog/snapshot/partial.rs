@@ -48,19 +48,22 @@ impl AgentPart {
 #[derive(Debug)]
 pub(super) struct PartialSnapshots {
     kept: parking_lot::Mutex<Kept>,
-    /// The newest revision of all that were loaded; 0 before the first.
+    /// The newest revision at which the agent was read; 0 before the first.
     newest: AtomicI64,
     loading: [Mutex<()>; LOCKS],
     /// Held while all of the agent is loaded, for which reads of its parts do not wait.
     pub(super) loading_all: Mutex<()>,
-    /// Whether there is a [`DueLoad`].
-    is_all_due: AtomicBool,
+    /// Whether a [`DueLoad`] is taken.
+    is_due_taken: AtomicBool,
     charge: Charge,
 }
 
 /// A load of all of an agent that is due or in progress.
 #[derive(Debug)]
-pub struct DueLoad(Arc<PartialSnapshots>);
+pub struct DueLoad {
+    partial: Arc<PartialSnapshots>,
+    is_loaded: bool,
+}
 
 /// The snapshots that are kept, the one that was loaded first in front.
 #[derive(Debug)]
@@ -82,7 +85,7 @@ impl PartialSnapshots {
             newest: AtomicI64::new(0),
             loading: Default::default(),
             loading_all: Mutex::default(),
-            is_all_due: AtomicBool::new(false),
+            is_due_taken: AtomicBool::new(false),
             charge,
         }
     }
@@ -96,7 +99,7 @@ impl PartialSnapshots {
         found
     }
 
-    /// The newest revision of all; `None` before the first.
+    /// The newest revision at which the agent was read; `None` before the first.
     pub(super) fn newest(&self) -> Option<Revision> {
         Some(Revision(self.newest.load(Ordering::Acquire))).filter(|newest| *newest != Revision::default())
     }
@@ -110,28 +113,30 @@ impl PartialSnapshots {
 
     /// Keeps a snapshot that was loaded, unless a newer one is known.
     pub(super) fn insert(&self, part: &AgentPart, snapshot: &Arc<AgentSnapshot>) {
-        let is_newest = self.newest.fetch_max(snapshot.revision.0, Ordering::AcqRel) <= snapshot.revision.0;
-        let memory = {
-            let mut kept = self.kept.lock();
-            kept.work += LOAD + snapshot.definitions.len();
-            // The revision of such content would change with each change of the agent, and it would be fetched again.
-            if snapshot.definitions.answers_from_sources() {
-                kept.work = kept.work.max(kept.most_work);
-            }
-            if !is_newest {
-                return;
-            }
-            kept.snapshots.retain(|(of, _)| of != part);
-            if kept.snapshots.len() == MAX_SNAPSHOTS {
-                kept.snapshots.pop_front();
-            }
-            kept.snapshots.push_back((part.clone(), Arc::clone(snapshot)));
-            kept.memory()
-        };
-        // Without the lock: others may be evicted for it.
-        if !self.charge.try_resize(memory) {
-            self.kept.lock().snapshots.clear();
+        let is_newest = self.read_at(snapshot.revision) <= snapshot.revision;
+        let mut kept = self.kept.lock();
+        kept.work += LOAD + snapshot.definitions.len();
+        // The revision of such content would change with each change of the agent, and it would be fetched again.
+        if snapshot.definitions.answers_from_sources() {
+            kept.work = kept.work.max(FIRST_WORK);
         }
+        if !is_newest {
+            return;
+        }
+        kept.snapshots.retain(|(of, _)| of != part);
+        if kept.snapshots.len() == MAX_SNAPSHOTS {
+            kept.snapshots.pop_front();
+        }
+        kept.snapshots.push_back((part.clone(), Arc::clone(snapshot)));
+        // Under a lock that nothing takes which is evicted for it.
+        if !self.charge.try_resize(kept.memory()) {
+            kept.snapshots.clear();
+        }
+    }
+
+    /// Records that the agent was read at a revision; returns the newest one before.
+    pub(super) fn read_at(&self, revision: Revision) -> Revision {
+        Revision(self.newest.fetch_max(revision.0, Ordering::AcqRel))
     }
 }
 
@@ -140,18 +145,25 @@ impl DueLoad {
     pub(super) fn take(partial: &Arc<PartialSnapshots>) -> Option<Self> {
         let is_due = {
             let kept = partial.kept.lock();
-            kept.work >= kept.most_work && !partial.is_all_due.swap(true, Ordering::AcqRel)
+            kept.work >= kept.most_work && !partial.is_due_taken.swap(true, Ordering::AcqRel)
         };
-        is_due.then(|| Self(Arc::clone(partial)))
+        is_due.then(|| Self { partial: Arc::clone(partial), is_loaded: false })
+    }
+
+    /// Records that all of it was loaded. If it is not kept, the next load is due after twice the work.
+    pub fn loaded(mut self) {
+        self.is_loaded = true;
     }
 }
 
-/// Where all of it was not kept, the next load is due after twice the work.
 impl Drop for DueLoad {
     fn drop(&mut self) {
-        let mut kept = self.0.kept.lock();
-        (kept.work, kept.most_work) = (0, kept.most_work.saturating_mul(2).min(MAX_WORK));
-        self.0.is_all_due.store(false, Ordering::Release);
+        let mut kept = self.partial.kept.lock();
+        kept.work = 0;
+        if self.is_loaded {
+            kept.most_work = kept.most_work.saturating_mul(2).min(MAX_WORK);
+        }
+        self.partial.is_due_taken.store(false, Ordering::Release);
     }
 }
 

@@ -81,7 +81,7 @@ fn subject_argument(tool: FixedTool) -> Option<&'static str> {
     }
 }
 
-/// The URI that a `tools/call` reads, if its arguments name one. It is answered by what the definitions of that URI alone answer.
+/// The URI that a `tools/call` reads, if its arguments name one. The definitions that may answer it suffice for the call.
 pub(super) fn resource_of(name: &str, arguments: &str) -> Option<ResourceUri> {
     let tool = FixedTool::parse(name)?;
     let arguments = Members::read(arguments).ok()?;

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Site, guides, uris};
+use super::{Site, builder, guides, uris};
 use crate::support::app::{encode, resource};
+use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
 fn missing(uri: &str) -> Value {
@@ -18,12 +19,16 @@ async fn file_of_a_large_mount_is_read_and_listed_by_a_replica_that_has_nothing_
         site.write(&format!("guides/{number}.md"), "# a");
     }
     site.mount("guides", guides()).await;
-    let other = site.other().await;
+    let proxy = Proxy::before(&site.database.options).await;
+    let other = builder(&site.database, site.folder.path(), &site.keys);
+    let other = other.store(|store| store.connect = proxy.options.clone()).start().await;
     let read = json!({"uri": "file:///guides/7.md"});
     let answers = [&site.replica, &other]
         .map(|replica| replica.http.call("notes", &site.key, "resources/read", read.clone()));
     let [read, cold] = futures_util::future::join_all(answers).await.try_into().unwrap();
     assert_eq!(read, cold);
+    let is_part = |text: &String| text.starts_with("with answering");
+    assert!(proxy.statements.take().iter().any(is_part), "it is read before the others are in memory");
     assert_eq!(cold["result"]["contents"][0]["text"], "# a", "{cold}");
     assert_eq!(uris(&other, &site.key).await, site.uris().await);
 }
