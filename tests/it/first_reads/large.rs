@@ -174,14 +174,28 @@ async fn large_agent_that_is_read_often_is_loaded() {
 async fn concurrent_calls_of_a_large_agent_share_its_loads() {
     let database = database().await;
     let (_writer, key) = large(&database).await;
-    let (proxy, reader) = recorded(&database).await;
+    let (proxy, faults) = (Proxy::before(&database.options).await, FaultScript::new());
+    let reader = Builder::new(&database)
+        .store(|store| store.connect = proxy.options.clone())
+        .fault_injector(faults.clone())
+        .start()
+        .await;
     assert_eq!(text(&reader, &key, "x:7").await.as_deref(), Some("7"));
     assert_eq!(reads(&proxy), ["some", "part"]);
-    let read = (0..20).map(|_| text(&reader, &key, "x:8"));
-    assert!(join_all(read).await.iter().all(|read| read.as_deref() == Some("8")));
+    // The first load is held until others have begun.
+    let others_begin = async || {
+        let held = faults.hold(FailPoint::SnapshotBetweenReads);
+        let before = faults.arrivals(FailPoint::Load);
+        let others = async || faults.arrivals(FailPoint::Load) >= before + 4;
+        held.meanwhile(eventually("others begin", others)).await;
+    };
+    let read = join_all((0..20).map(|_| text(&reader, &key, "x:8")));
+    let (read, ()) = tokio::join!(read, others_begin());
+    assert!(read.iter().all(|read| read.as_deref() == Some("8")), "{read:?}");
     assert_eq!(reads(&proxy), ["part"]);
-    let list = (0..20).map(|_| reader.http.call("a", &key, "prompts/list", json!({})));
-    assert!(join_all(list).await.iter().all(|listed| listed["result"]["prompts"][0]["name"] == "p"));
+    let list = join_all((0..20).map(|_| reader.http.call("a", &key, "prompts/list", json!({}))));
+    let (listed, ()) = tokio::join!(list, others_begin());
+    assert!(listed.iter().all(|listed| listed["result"]["prompts"][0]["name"] == "p"), "{listed:?}");
     assert_eq!(reads(&proxy), ["some"]);
 }
 
