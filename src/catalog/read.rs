@@ -102,7 +102,7 @@ impl Catalog {
         let part = part();
         let part = part.as_ref();
         if let Some(fresh) = cell.fresh_of(part) {
-            self.load_all_if_due(payer, &cell);
+            self.load_all_if_due(payer, agent, &cell);
             return Ok(fresh);
         }
         if self.loader.answers_from_memory()
@@ -132,12 +132,12 @@ impl Catalog {
         let request = Some(LoadRequest { only_resources, part, keep: &keep });
         let load = async || cell.snapshot(&self.store, &self.system, request).await;
         let loaded = self.loader.load(payer, load).await?;
-        self.load_all_if_due(payer, cell);
+        self.load_all_if_due(payer, agent, cell);
         Ok(loaded)
     }
 
     /// Loads all of an agent if parts of it have been read often, in the background. Meanwhile they are read on.
-    fn load_all_if_due(&self, payer: Payer, cell: &Arc<AgentCell>) {
+    fn load_all_if_due(&self, payer: Payer, agent: AgentRef, cell: &Arc<AgentCell>) {
         let Some(due) = cell.take_all_due() else { return };
         let (cell, loader) = (Arc::clone(cell), Arc::clone(&self.loader));
         let (store, system) = (self.store.clone(), self.system.clone());
@@ -147,7 +147,9 @@ impl Catalog {
             match stop.run_until_cancelled(loader.load(payer, load)).await {
                 Some(Ok(_)) => due.loaded(),
                 // Further reads try again.
-                Some(Err(error)) => tracing::debug!(%error, "loading a large agent failed"),
+                Some(Err(error)) => {
+                    tracing::debug!(%error, agent = %agent.uid, "loading a large agent failed");
+                }
                 None => {}
             }
         });

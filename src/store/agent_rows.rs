@@ -67,6 +67,7 @@ pub(super) struct AgentRows {
     changes: Vec<StoredChange>,
     definitions: ByKind<Stored>,
     parts: Vec<StoredPart>,
+    /// How many there were, once they are joined to their resources.
     part_count: usize,
     entries: Vec<StoredEntry>,
     contents: Vec<(ContentHash, Bytes)>,

@@ -7,7 +7,7 @@ use waggle::model::system::FailPoint;
 use super::{recorded, statements};
 use crate::support::app::{Builder, Replica, encode, resource};
 use crate::support::cluster::{Database, database};
-use crate::support::faults::{Fault, FaultScript};
+use crate::support::faults::{Fault, FaultScript, Hold};
 use crate::support::proxy::Proxy;
 use crate::support::wait::eventually;
 
@@ -183,18 +183,19 @@ async fn concurrent_calls_of_a_large_agent_share_its_loads() {
     assert_eq!(text(&reader, &key, "x:7").await.as_deref(), Some("7"));
     assert_eq!(reads(&proxy), ["some", "part"]);
     // The first load is held until others have begun.
-    let others_begin = async || {
-        let held = faults.hold(FailPoint::SnapshotBetweenReads);
-        let before = faults.arrivals(FailPoint::Load);
+    let held = || (faults.hold(FailPoint::SnapshotBetweenReads), faults.arrivals(FailPoint::Load));
+    let others_begin = async |(held, before): (Hold, usize)| {
         let others = async || faults.arrivals(FailPoint::Load) >= before + 4;
         held.meanwhile(eventually("others begin", others)).await;
     };
+    let first = held();
     let read = join_all((0..20).map(|_| text(&reader, &key, "x:8")));
-    let (read, ()) = tokio::join!(read, others_begin());
+    let (read, ()) = tokio::join!(read, others_begin(first));
     assert!(read.iter().all(|read| read.as_deref() == Some("8")), "{read:?}");
     assert_eq!(reads(&proxy), ["part"]);
+    let first = held();
     let list = join_all((0..20).map(|_| reader.http.call("a", &key, "prompts/list", json!({}))));
-    let (listed, ()) = tokio::join!(list, others_begin());
+    let (listed, ()) = tokio::join!(list, others_begin(first));
     assert!(listed.iter().all(|listed| listed["result"]["prompts"][0]["name"] == "p"), "{listed:?}");
     assert_eq!(reads(&proxy), ["some"]);
 }
@@ -268,6 +269,26 @@ async fn parts_of_a_large_agent_are_read_while_all_of_it_is_loaded() {
     let (listed, read) = tokio::join!(list, read);
     assert_eq!(read.as_deref(), Some("7"));
     assert_eq!(listed["result"]["prompts"][0]["name"], "p", "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn part_that_has_changed_is_answered_from_memory_while_the_database_is_away() {
+    let database = database().await;
+    let (writer, key) = large(&database).await;
+    let faults = FaultScript::new();
+    let reader = Builder::new(&database).fault_injector(faults.clone()).start().await;
+    assert_eq!(text(&reader, &key, "x:7").await.as_deref(), Some("7"));
+    // The change is known before the database is away, and what changed is not loaded.
+    faults.fail(FailPoint::Load, Fault::Refused);
+    writer.put("a", "x:7", "seven").await;
+    eventually("the change is known", async || text(&reader, &key, "x:7").await.is_none()).await;
+    faults.fail(FailPoint::Sweep, Fault::Refused);
+    assert_eq!(text(&reader, &key, "x:7").await.as_deref(), Some("7"));
+    for point in [FailPoint::Load, FailPoint::Sweep] {
+        faults.fail(point, Fault::None);
+    }
+    let is_new = async || text(&reader, &key, "x:7").await.as_deref() == Some("seven");
+    eventually("the database is back", is_new).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
