@@ -123,7 +123,7 @@ impl DatabaseServices {
 
 /// Advances the clock by which the entries of caches were used.
 async fn keep_time(budget: &MemoryBudget) {
-    let mut interval = tokio::time::interval(TICK);
+    let mut interval = aligned_timers::interval(TICK);
     loop {
         interval.tick().await;
         budget.tick();

@@ -15,6 +15,7 @@ pub(super) fn run_multi_threaded<T>(future: impl Future<Output = T>) -> Result<T
 }
 
 fn complete<T>(mut builder: Builder, future: impl Future<Output = T>) -> Result<T, Failure> {
+    aligned_timers::set_origin();
     let runtime = builder.enable_all().build().map_err(Failure::Runtime)?;
     let output = runtime.block_on(future);
     // Does not wait for a DNS look-up that is still running.

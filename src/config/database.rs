@@ -73,7 +73,7 @@ section! {
         statement: seconds(1..=3600) = 30,
         /// How long one statement may wait for a lock.
         lock: seconds(1..=3600) = 5,
-        /// How often the LISTEN connection is probed.
+        /// How often the LISTEN connection is probed. Like sweeps, probes begin up to 64 ms later, when other tasks wake up too.
         probe: milliseconds(50..=10_000) = 250,
         /// How often a sweep looks for changes whose notification was lost.
         sweep: milliseconds(100..=60_000) = 500,

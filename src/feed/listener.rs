@@ -101,7 +101,7 @@ impl Feed {
         listener: &mut NotifyListener,
         shown: &mut ListenerState,
     ) -> Result<(), ConnectionLost> {
-        let due = Instant::now() + self.options.probe;
+        let due = aligned_timers::deadline(self.options.probe);
         while Instant::now() < due {
             match timeout_at(due, listener.next()).await {
                 Ok(received) => {

@@ -96,8 +96,10 @@ impl Feed {
         if !self.follower.set(follower) {
             return;
         }
-        tasks.spawn(Arc::clone(self).listen(stop.clone()));
-        tasks.spawn(Arc::clone(self).sweep_regularly(stop.clone()));
+        let (listening, sweeping) =
+            (Arc::clone(self).listen(stop.clone()), Arc::clone(self).sweep_regularly(stop.clone()));
+        // In one task: they wake up together, and two tasks would wake up two threads.
+        tasks.spawn(async { tokio::join!(listening, sweeping) });
         tasks.spawn(Arc::clone(self).notify(stop.clone()));
         tasks.spawn(Arc::clone(self).catch_up(stop.clone()));
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::service::Feed;
@@ -34,7 +34,8 @@ impl Feed {
                     sleep(RETRY_INTERVAL).await;
                 } else {
                     // If a sweep that a request waits for fails, retries start at once.
-                    let _ = timeout(self.options.sweep, self.sweeper.failure.notified()).await;
+                    let due = aligned_timers::deadline(self.options.sweep);
+                    let _ = timeout_at(due, self.sweeper.failure.notified()).await;
                 }
             }
         };

@@ -186,7 +186,7 @@ impl UsageTracker {
     /// Persists counts, returns unused shares and prunes old usage, until `stop`.
     pub async fn run_maintenance(&self, stop: CancellationToken) {
         let mut settle = tokio::time::interval(self.options.settle);
-        let mut give_back = tokio::time::interval(GIVE_BACK_EVERY);
+        let mut give_back = aligned_timers::interval(GIVE_BACK_EVERY);
         let mut prune = tokio::time::interval(PRUNE_EVERY);
         loop {
             tokio::select! {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -87,15 +87,14 @@ impl Leases {
         self.held.borrow().get(&connection).map(|held| held.lease)
     }
 
-    /// Takes and extends leases until `stop`, then gives them back. Without claims it runs no statement.
+    /// Takes and extends leases until `stop`, then gives them back. Without claims it does not wake up.
     pub async fn run(&self, stop: CancellationToken) {
-        let mut ticks = interval(REFRESH_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = aligned_timers::interval(REFRESH_INTERVAL);
         let mut extended = None;
         loop {
             tokio::select! {
                 () = stop.cancelled() => break,
-                _ = ticks.tick() => {}
+                _ = ticks.tick(), if !self.is_idle() => {}
                 () = self.claimed.notified() => {}
             }
             self.refresh(&mut extended).await;
@@ -109,12 +108,17 @@ impl Leases {
         }
     }
 
+    /// Whether there is nothing to take and nothing to give back.
+    fn is_idle(&self) -> bool {
+        self.claims.lock().iter().all(BTreeSet::is_empty) && self.held.borrow().is_empty()
+    }
+
     /// `extended` is when the leases were extended last.
     async fn refresh(&self, extended: &mut Option<Instant>) {
-        let claimed: BTreeSet<_> = self.claims.lock().iter().flatten().copied().collect();
-        if claimed.is_empty() && self.held.borrow().is_empty() {
+        if self.is_idle() {
             return;
         }
+        let claimed: BTreeSet<_> = self.claims.lock().iter().flatten().copied().collect();
         let began = Instant::now();
         let extend = extended.is_none_or(|at| began.duration_since(at) >= EXTEND_EVERY);
         let claimed: Vec<_> = claimed.into_iter().collect();

@@ -82,8 +82,7 @@ impl MountScanner {
     pub async fn run(mut self, stop: CancellationToken) {
         let (claim, mut held) = (self.leases.claim(), self.leases.held());
         let mut tasks = JoinSet::new();
-        let mut ticks = interval(REFRESH);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = aligned_timers::interval(REFRESH);
         let (mut mounts, mut looked) = (Vec::new(), None);
         loop {
             tokio::select! {
