@@ -1,4 +1,4 @@
-//! Timers of background tasks that fire together, so that an idle process wakes up less often.
+//! Timer coalescing: timers of background tasks fire together, so that an idle process wakes up less often.
 //!
 //! A process with ten tasks that look for work every few hundred milliseconds wakes up for each of them, and for most of them
 //! twice: tokio keeps a timer that is more than 64 ms away in a slot of that width, and wakes up when the slot begins to sort
