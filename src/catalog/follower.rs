@@ -6,7 +6,7 @@ use super::Catalog;
 use crate::model::audience::Audience;
 use crate::model::caller::Payer;
 use crate::model::feed::{BoxFuture, Follower, ServedAnew};
-use crate::model::ids::{AgentId, ResourceUri, TenantId};
+use crate::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Change, Revision, Scope};
 use crate::model::scope_changes::ScopeChanges;
@@ -43,6 +43,10 @@ impl Follower for Catalog {
                 .ok()
                 .flatten()
         })
+    }
+
+    fn next_read(&self, scope: Scope) -> Option<(AgentRef, Revision)> {
+        self.agents.get(AgentId(scope.0))?.next_read()
     }
 
     fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId, after: Revision) -> BoxFuture<'_, bool> {

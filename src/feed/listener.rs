@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::service::Feed;
+use super::service::{Feed, Prefetch};
 use crate::model::backoff::Backoff;
 use crate::store::StoreError;
 use crate::store::notify::{FeedMessage, ListenerId, ListenerState, NotifyListener};
@@ -79,7 +79,7 @@ impl Feed {
         }
         self.replicas.start_listening(shown.id, Instant::now());
         // The feed is proven once this probe is answered.
-        if let Err(lost) = self.probe(&mut listener, &mut shown).await {
+        if let Err(lost) = self.probe(&mut listener, &mut shown, None).await {
             return lost;
         }
         *connected = true;
@@ -102,48 +102,63 @@ impl Feed {
         shown: &mut ListenerState,
     ) -> Result<(), ConnectionLost> {
         let due = aligned_timers::deadline(self.options.probe);
+        let mut prefetch = None;
         while Instant::now() < due {
             match timeout_at(due, listener.next()).await {
                 Ok(received) => {
-                    if self.handle(&received?, shown) {
+                    let requested;
+                    (requested, prefetch) = self.handle(&received?, shown);
+                    if requested {
                         break;
                     }
                 }
                 Err(_) => break,
             }
         }
-        self.probe(listener, shown).await
+        self.probe(listener, shown, prefetch).await
     }
 
-    /// Probes the connection, which shows the newest request received to other replicas.
+    /// Probes the connection, which shows the newest request received to other replicas, and reads what is due with it.
     async fn probe(
         &self,
         listener: &mut NotifyListener,
         shown: &mut ListenerState,
+        mut prefetch: Option<Prefetch>,
     ) -> Result<(), ConnectionLost> {
         let mut requested = true;
         while requested {
             shown.probes += 1;
             let sent = Instant::now();
-            timeout(self.options.probe, listener.probe(shown))
-                .await
-                .map_err(|_| ConnectionLost::Silent)??;
-            requested = self.handle(&listener.buffered(), shown);
+            let probing = async {
+                match &prefetch {
+                    Some(Prefetch { agent, after, .. }) => {
+                        listener.probe_and_read(shown, *agent, *after).await
+                    }
+                    None => listener.probe(shown).await,
+                }
+            };
+            let probed = timeout(self.options.probe, probing).await;
+            if let Some(Prefetch { raised, .. }) = prefetch.take() {
+                // Whether it was read or not.
+                self.raise_streams(&[raised]);
+            }
+            probed.map_err(|_| ConnectionLost::Silent)??;
+            (requested, prefetch) = self.handle(&listener.buffered(), shown);
             self.health.record_probe(sent);
         }
         Ok(())
     }
 
-    /// Handles messages: first the spans of writes, then all revisions, then everything else in order. Returns whether a
-    /// request was among them.
-    fn handle(&self, messages: &[FeedMessage], shown: &mut ListenerState) -> bool {
+    /// Handles messages: first the spans of writes, then memory, then everything else in order, and streams last. Returns
+    /// whether a request was among them, and what is read with the probe that acknowledges it: streams learn of that later.
+    fn handle(&self, messages: &[FeedMessage], shown: &mut ListenerState) -> (bool, Option<Prefetch>) {
         for message in messages {
             if let FeedMessage::Written(span) = message {
                 self.hub.record_write(*span);
             }
         }
         let raised: Vec<_> = messages.iter().filter_map(FeedMessage::raised).collect();
-        self.deliver(&raised);
+        let mut raised = self.raise_memory(&raised);
         let before = shown.acknowledged;
         for message in messages {
             match *message {
@@ -157,7 +172,10 @@ impl Feed {
                 FeedMessage::Acknowledged(request) => self.replicas.record_acknowledged(request),
             }
         }
-        shown.acknowledged != before
+        let requested = shown.acknowledged != before;
+        let prefetch = if requested { self.take_prefetch(&mut raised) } else { None };
+        self.raise_streams(&raised);
+        (requested, prefetch)
     }
 }
 

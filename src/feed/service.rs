@@ -53,6 +53,22 @@ pub struct FeedStats {
     pub event_lag: DurationCounts,
 }
 
+/// A scope whose revision was passed to the follower.
+pub(super) struct Raised {
+    scope: Scope,
+    revision: Revision,
+    /// Whether it is in memory and behind.
+    is_behind: bool,
+}
+
+/// Changes that are read with the next probe, for streams or memory.
+pub(super) struct Prefetch {
+    pub(super) agent: AgentRef,
+    pub(super) after: Revision,
+    /// What streams learn of once the changes are read.
+    pub(super) raised: Raised,
+}
+
 /// The change feed of one replica.
 pub struct Feed {
     pub(super) store: Store,
@@ -124,15 +140,36 @@ impl Feed {
 
     /// Passes revisions that were received or swept to the follower and to the hub.
     pub(super) fn deliver(&self, revisions: &[(Scope, Revision)]) {
-        let Some(follower) = self.follower.get() else { return };
-        for (scope, revision) in revisions {
-            let is_behind = follower.raise(*scope, *revision);
+        self.raise_streams(&self.raise_memory(revisions));
+    }
+
+    /// Passes revisions to the follower: memory answers nothing older from now on.
+    pub(super) fn raise_memory(&self, revisions: &[(Scope, Revision)]) -> Vec<Raised> {
+        let Some(follower) = self.follower.get() else { return Vec::new() };
+        let raise = |&(scope, revision): &(Scope, Revision)| {
+            let is_behind = follower.raise(scope, revision);
+            Raised { scope, revision, is_behind }
+        };
+        revisions.iter().map(raise).collect()
+    }
+
+    /// Passes to the hub the revisions that memory was raised to.
+    pub(super) fn raise_streams(&self, raised: &[Raised]) {
+        for Raised { scope, revision, is_behind } in raised {
             // Streams read the changes and apply them to memory, or let it catch up if they cannot.
             let is_read = self.hub.raise(*scope, *revision);
-            if is_behind && !is_read {
+            if *is_behind && !is_read {
                 self.follower.add_behind(*scope);
             }
         }
+    }
+
+    /// Takes out of what was raised a scope whose changes can be read with the next probe.
+    pub(super) fn take_prefetch(&self, raised: &mut Vec<Raised>) -> Option<Prefetch> {
+        let follower = self.follower.get()?;
+        let next_read = |(at, raised): (usize, &Raised)| Some((at, follower.next_read(raised.scope)?));
+        let (at, (agent, after)) = raised.iter().enumerate().find_map(next_read)?;
+        Some(Prefetch { agent, after, raised: raised.swap_remove(at) })
     }
 
     pub(super) fn timeline(&self) -> u64 {

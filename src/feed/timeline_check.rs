@@ -115,6 +115,7 @@ impl Feed {
         state.uncompared.clear();
         // Before memory is cleared, so that nothing is loaded into it from connections to another server.
         self.store.retire_connections();
+        self.store.forget_prefetched();
         self.pending.drop_revisions();
         self.replicas.forget_revisions();
         if let Some(follower) = self.follower.get() {

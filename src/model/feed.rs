@@ -148,6 +148,10 @@ pub trait Follower: Send + Sync + 'static {
     /// memory cannot be patched with them now, or has some of them already.
     fn apply_changes(&self, agent: AgentId, after: Revision) -> BoxFuture<'_, Option<ScopeChanges>>;
 
+    /// The agent of a scope in memory that is behind, and the revision after which its changes are read next, if they are
+    /// expected to be few and of resources alone.
+    fn next_read(&self, scope: Scope) -> Option<(AgentRef, Revision)>;
+
     /// Whether the prompts of an agent are tools, as of the revision `after` or a later one: a change of that since then is
     /// notified as such. True if this could not be determined.
     fn offers_prompt_tools(&self, tenant: TenantId, agent: AgentId, after: Revision) -> BoxFuture<'_, bool>;

@@ -8,6 +8,7 @@ pub mod audit;
 pub mod backoff;
 pub mod call;
 pub mod caller;
+pub mod changed_resources;
 pub mod client_address;
 pub mod clock;
 pub mod completion;

@@ -32,6 +32,7 @@ pub mod mount_entries;
 pub mod mounts;
 pub mod notify;
 mod pooled_connection;
+mod prefetched_changes;
 pub mod prompts;
 pub mod prune;
 pub mod purge;
@@ -61,6 +62,7 @@ use sqlx::{Executor, PgConnection, PgPool};
 pub use error::StoreError;
 
 use acquisition::Acquisitions;
+use prefetched_changes::PrefetchedChanges;
 use warm_connections::WarmConnections;
 
 /// The text is not a PostgreSQL URL.
@@ -135,10 +137,11 @@ pub struct Store {
     /// Timeout of the response to a single statement.
     response_timeout: Duration,
     key_lookups: Arc<AtomicU64>,
+    prefetched: Arc<PrefetchedChanges>,
     session: SessionSettings,
 }
 
-/// Settings of the PostgreSQL sessions that serve requests and write the audit log: timeouts, in milliseconds, and how they plan.
+/// Settings of the PostgreSQL sessions that serve requests, write the audit log, or belong to the feed: timeouts, in milliseconds, and how they plan.
 ///
 /// A plan is kept while its tables grow, so it uses their indexes, however few rows they had when it was made. What is left to
 /// scan is small, and not worth compiling the plan.
@@ -164,6 +167,12 @@ impl SessionSettings {
         .await
         .map(|_| ())
     }
+
+    /// Sets them on a connection whose prepared statements find rows by their keys.
+    async fn set_and_plan_once(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        self.set(&mut *connection).await?;
+        connection.execute(PLAN_ONCE).await.map(|_| ())
+    }
 }
 
 impl Store {
@@ -186,10 +195,7 @@ impl Store {
             .test_before_acquire(false)
             .after_connect(move |connection, _| {
                 let session = pool_session.clone();
-                Box::pin(async move {
-                    session.set(connection).await?;
-                    connection.execute(PLAN_ONCE).await.map(|_| ())
-                })
+                Box::pin(async move { session.set_and_plan_once(connection).await })
             })
             .before_acquire(move |_, metadata| {
                 let retired = retired_at.lock().is_some_and(|at| metadata.age >= at.elapsed());
@@ -198,8 +204,8 @@ impl Store {
             .connect_lazy_with(options.connect);
         let (listen, owner, warm) =
             (options.listen, options.owner, WarmConnections::new(pool.clone(), retired));
-        let (acquisitions, key_lookups) = Default::default();
-        Self { pool, warm, acquisitions, listen, owner, response_timeout, key_lookups, session }
+        let (acquisitions, key_lookups, prefetched) = Default::default();
+        Self { pool, warm, acquisitions, listen, owner, response_timeout, key_lookups, prefetched, session }
     }
 
     /// The database to which migrations are applied.
@@ -232,6 +238,12 @@ impl Store {
     /// another server than new ones.
     pub fn retire_connections(&self) {
         self.warm.retire();
+    }
+
+    /// Forgets what probes have read, and what they read on `LISTEN` connections that are open now: the database is on another
+    /// timeline.
+    pub fn forget_prefetched(&self) {
+        self.prefetched.retire();
     }
 
     /// Waits until all connections are returned and closed.

@@ -5,11 +5,15 @@
 //! `application_name` of the acknowledging replica's `LISTEN` connection, which the server holds in shared memory.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use sqlx::postgres::{PgConnection, PgListener};
 use sqlx::{ConnectOptions, Executor};
 
+use super::changed_resources::{changed_rows, changes_of_rows};
+use super::prefetched_changes::{Generation, PrefetchedChanges};
 use super::{Store, StoreError};
+use crate::model::ids::AgentRef;
 use crate::model::scope::{Revision, Scope};
 use crate::model::trace::WriteSpan;
 
@@ -18,6 +22,8 @@ const CHANNEL: &str = "waggle";
 /// Maximum number of messages per `NOTIFY`: PostgreSQL limits a payload to less than 8,000 bytes, and a
 /// message has at most 102.
 const MESSAGES_PER_NOTIFY: usize = 77;
+/// Limits of the statements of probes, some of which read tables: one that takes longer is repeated without reading.
+const PROBE_LIMITS: &str = "set lock_timeout = '20ms'; set statement_timeout = '100ms'";
 
 /// Identifies one `LISTEN` connection of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,6 +69,8 @@ pub struct NotifySender {
 #[derive(Debug)]
 pub struct NotifyListener {
     listener: PgListener,
+    prefetched: Arc<PrefetchedChanges>,
+    generation: Generation,
 }
 
 impl Store {
@@ -82,17 +90,23 @@ impl Store {
     /// # Errors
     /// If the database cannot be reached.
     pub async fn notify_listener(&self) -> Result<NotifyListener, StoreError> {
+        let generation = self.prefetched.generation();
+        let session = self.session.clone();
         let pool = sqlx::postgres::PgPoolOptions::new()
             .max_connections(1)
             .test_before_acquire(false)
             .max_lifetime(None)
             .idle_timeout(None)
+            .after_connect(move |connection, _| {
+                let session = session.clone();
+                Box::pin(async move { session.set_and_plan_once(connection).await })
+            })
             .connect_lazy_with(self.listen.clone());
         let mut listener = PgListener::connect_with(&pool).await?;
         // An automatic reconnection would hide that messages were missed.
         listener.eager_reconnect(false);
         listener.listen(CHANNEL).await?;
-        Ok(NotifyListener { listener })
+        Ok(NotifyListener { listener, prefetched: Arc::clone(&self.prefetched), generation })
     }
 
     /// Removes the listener of a replica that does not trust it any more.
@@ -168,7 +182,7 @@ impl NotifyListener {
         }
     }
 
-    /// Registers the listener, in place of one that this replica trusted before.
+    /// Registers the listener, in place of one that this replica trusted before. Only probes follow, within their limits.
     ///
     /// # Errors
     /// If the connection is lost.
@@ -181,6 +195,7 @@ impl NotifyListener {
         )
         .execute(&mut self.listener)
         .await?;
+        self.listener.execute(PROBE_LIMITS).await?;
         Ok(())
     }
 
@@ -195,6 +210,30 @@ impl NotifyListener {
             .fetch_all(&mut self.listener)
             .await?;
         Ok(())
+    }
+
+    /// Probes as [`probe`](Self::probe) does, and reads in the same statement what changed of an agent after a revision, for
+    /// the next call of [`Store::changed_resources`]. What cannot be read is left to that call, which reports why.
+    ///
+    /// # Errors
+    /// If the connection is lost.
+    pub async fn probe_and_read(
+        &mut self,
+        state: &ListenerState,
+        agent: AgentRef,
+        after: Revision,
+    ) -> Result<(), StoreError> {
+        let rows = changed_rows(&mut self.listener, agent, after, Some(&state.to_string())).await;
+        match rows.map_err(StoreError::from) {
+            Ok(rows) => {
+                if let Ok(Some(read)) = changes_of_rows(rows, after) {
+                    self.prefetched.put((agent, after), read, self.generation);
+                }
+                Ok(())
+            }
+            Err(error) if error.is_disconnected() => Err(error),
+            Err(_) => self.probe(state).await,
+        }
     }
 
     /// Messages received during a probe.

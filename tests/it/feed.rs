@@ -15,7 +15,7 @@ use uuid::Uuid;
 use waggle::feed::{Feed, FeedOptions};
 use waggle::model::audience::Audience;
 use waggle::model::feed::{BoxFuture, Follower, ServedAnew};
-use waggle::model::ids::{AgentId, ResourceUri, TenantId};
+use waggle::model::ids::{AgentId, AgentRef, ResourceUri, TenantId};
 use waggle::model::label::CallerLabels;
 use waggle::model::scope::{Change, Revision, Scope};
 use waggle::model::scope_changes::ScopeChanges;
@@ -70,6 +70,10 @@ impl Follower for Memory {
 
     fn apply_changes(&self, _: AgentId, _: Revision) -> BoxFuture<'_, Option<ScopeChanges>> {
         Box::pin(async { None })
+    }
+
+    fn next_read(&self, _: Scope) -> Option<(AgentRef, Revision)> {
+        None
     }
 
     fn offers_prompt_tools(&self, _: TenantId, _: AgentId, _: Revision) -> BoxFuture<'_, bool> {

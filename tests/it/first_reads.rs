@@ -45,7 +45,7 @@ fn statements(proxy: &Proxy) -> Vec<String> {
         "agent_usage",
         "last_used_at =",
         "pg_snapshot_xmin",
-        "set_config",
+        "set_config('statement_timeout'",
         "set plan_cache_mode",
         "skip locked",
         "deleted_at <",

@@ -13,6 +13,7 @@ use super::partial::{AgentPart, DueLoad, PartialSnapshots};
 use super::patch::MAX_CHANGES;
 use crate::cache::{Charge, ScopeCell};
 use crate::model::caller::Payer;
+use crate::model::changed_resources::ChangedResources;
 use crate::model::content::ContentHash;
 use crate::model::feed::BoxFuture;
 use crate::model::ids::AgentRef;
@@ -22,7 +23,6 @@ use crate::model::scope_changes::ScopeChanges;
 use crate::model::system::{FailPoint, System};
 use crate::store::agent_rows::{AgentState, Found};
 use crate::store::agent_state::AgentRead;
-use crate::store::changed_resources::ChangedResources;
 use crate::store::{Store, StoreError};
 
 /// The maximum number of loads for one caller while the agent keeps changing; the last one is answered, since it is
@@ -317,6 +317,14 @@ impl AgentCell {
         Ok(Some(ScopeChanges { head, changes, oldest }))
     }
 
+    /// The revision after which [`Store::changed_resources`] reads the agent next; `None` if memory is not behind, or more is
+    /// expected to be read.
+    pub fn next_read(&self) -> Option<(AgentRef, Revision)> {
+        let present = self.current.load().as_ref()?.revision;
+        let is_due = present < self.wanted() && self.changes_resources.load(Ordering::Relaxed);
+        is_due.then_some((self.agent, present))
+    }
+
     /// Reads the agent with what changed since a snapshot; `None` if it is gone.
     async fn read_after(
         &self,
@@ -325,7 +333,8 @@ impl AgentCell {
         system: &System,
     ) -> Result<Option<AgentState>, StoreError> {
         if self.changes_resources.load(Ordering::Relaxed)
-            && let Some(changed) = store.changed_resources(self.agent, old.revision, system).await?
+            && let Some(changed) =
+                store.changed_resources(self.agent, (old.revision, self.wanted()), system).await?
         {
             let ChangedResources { head, changes, audiences, resources } = changed;
             return Ok(Some(AgentState {

@@ -86,6 +86,7 @@ impl Feed {
             let effects = self.effects_of(topic, (seen, &changes), || topic.subscribed_uris()).await;
             topic.mark(&effects, head.revision, timeline);
         }
+        // Memory is raised before streams are, and what it read without a statement of its own is what it wants or newer.
         topic.wanted.lower(announced, head.revision);
         if let Some(oldest) = oldest {
             let lag = Duration::try_from(self.system.clock.now() - oldest).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use http::StatusCode;
 use serde_json::json;
+use sqlx::{ConnectOptions, Connection, Executor};
 
 use super::{recorded, statements};
 use crate::support::app::{Builder, Replica, resource};
@@ -54,7 +55,7 @@ async fn change_is_read_in_one_statement_without_the_unchanged_definitions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_is_read_once_for_streams_and_memory() {
+async fn change_is_read_once_for_streams_and_memory_as_it_is_acknowledged() {
     let database = database().await;
     let writer = Builder::new(&database).start().await;
     let key = writer.acme("a").await;
@@ -64,13 +65,57 @@ async fn change_is_read_once_for_streams_and_memory() {
     let mut events = listen(&reader, "a", &key, json!(1), json!({"resourceSubscriptions": ["x:1"]})).await;
     assert_eq!(events.next_summary().await, "notifications/subscriptions/acknowledged");
     statements(&proxy);
-    for text in ["two", "three"] {
+    let mut change = async |text: &str| {
         writer.put("a", "x:1", text).await;
         assert_eq!(events.next_summary().await, "updated x:1");
         assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some(text));
-        let read = statements(&proxy);
-        assert_eq!(read.len(), 2, "the change, and the content: {read:#?}");
+        statements(&proxy)
+    };
+    let is_prefetched = |read: &[String]| read.len() == 1 && read[0].contains("from contents");
+    for text in ["two", "three"] {
+        let read = change(text).await;
+        // The change is read on the connection of `LISTEN`, which is not recorded.
+        assert!(is_prefetched(&read), "the content: {read:#?}");
     }
+    database
+        .execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'waggle%'",
+        )
+        .await;
+    let mut round = 0;
+    eventually("changes are read so again on new connections", async || {
+        round += 1;
+        is_prefetched(&change(&round.to_string()).await)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_is_acknowledged_while_its_tables_are_locked() {
+    let database = database().await;
+    let reader = Builder::new(&database).start().await;
+    let key = reader.acme("a").await;
+    reader.put("a", "x:1", "one").await;
+    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("one"));
+    let shown = async || {
+        let shown = "select application_name from pg_stat_activity
+                     where application_name like 'waggle-feed/%' and datname = current_database()";
+        sqlx::query_scalar::<_, String>(shown).fetch_one(&mut database.connect().await).await.unwrap()
+    };
+    let connection = |shown: &str| shown.split('/').nth(1).unwrap().to_owned();
+    let before = connection(&shown().await);
+
+    let mut locker = database.options.connect().await.unwrap();
+    let mut locked = locker.begin().await.unwrap();
+    locked.execute("lock table resources in access exclusive mode").await.unwrap();
+    // As another replica sends it that has written.
+    let notify =
+        "select pg_notify('waggle', replace(uid::text, '-', '') || ':1000,!00000000000000aa') from agents";
+    database.execute(notify).await;
+    eventually("the request is acknowledged", async || shown().await.contains("/00000000000000aa/")).await;
+    assert_eq!(connection(&shown().await), before, "the connection was not lost");
+    locked.rollback().await.unwrap();
+    assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some("one"), "no such revision exists");
 }
 
 #[tokio::test(flavor = "multi_thread")]
