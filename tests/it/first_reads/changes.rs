@@ -71,17 +71,18 @@ async fn change_is_read_once_for_streams_and_memory_as_it_is_acknowledged() {
         assert_eq!(reader.http.text("a", &key, "x:1").await.as_deref(), Some(text));
         statements(&proxy)
     };
+    // Opening the stream may still read the agent.
+    change("opened").await;
     let is_prefetched = |read: &[String]| read.len() == 1 && read[0].contains("from contents");
     for text in ["two", "three"] {
         let read = change(text).await;
         // The change is read on the connection of `LISTEN`, which is not recorded.
         assert!(is_prefetched(&read), "the content: {read:#?}");
     }
-    database
-        .execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'waggle%'",
-        )
-        .await;
+    let ours = "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+    database.execute(&format!("select pg_terminate_backend(pid, 5000) {ours}")).await;
+    let listening = format!("select count(*) {ours} and application_name like 'waggle-feed/%'");
+    eventually("both listen again", async || database.number(&listening).await == 2).await;
     let mut round = 0;
     eventually("changes are read so again on new connections", async || {
         round += 1;
