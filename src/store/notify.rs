@@ -22,8 +22,9 @@ const CHANNEL: &str = "waggle";
 /// Maximum number of messages per `NOTIFY`: PostgreSQL limits a payload to less than 8,000 bytes, and a
 /// message has at most 102.
 const MESSAGES_PER_NOTIFY: usize = 77;
-/// Limits of the statements of probes, some of which read tables: one that takes longer is repeated without reading.
-const PROBE_LIMITS: &str = "set lock_timeout = '20ms'; set statement_timeout = '100ms'";
+/// Limits of probes, some of which read tables: one that waits for a lock is repeated without reading. Without a timeout of
+/// statements: PostgreSQL would wake up for it after each probe, whether the probe is answered by then or not.
+const PROBE_LIMITS: &str = "set lock_timeout = '20ms'; set statement_timeout = 0";
 
 /// Identifies one `LISTEN` connection of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
