@@ -1,4 +1,4 @@
-//! The changes that the last probe of the `LISTEN` connection has read, for the one who needs them next.
+//! Prefetch: the changes that the last probe of the `LISTEN` connection has read, for the next read of them.
 //!
 //! A replica that is asked to acknowledge a revision shows something on its connection, and its streams or its memory read what
 //! changed. One statement that does both takes the database two thirds of the time of two: to read a few rows by their keys
