@@ -30,6 +30,8 @@ const MAX_PINNED: usize = 2;
 const SAMPLES: usize = 8;
 /// Entries that one insertion looks at to make room: less than a few milliseconds.
 const MAX_ATTEMPTS: usize = 8_192;
+/// By how many milliseconds another thread may have read a later time of the clock.
+const MAX_AHEAD: u32 = 60_000;
 /// Tenants without anything in memory whose accounts are retained.
 const SPARE_ACCOUNTS: usize = 1_024;
 
@@ -255,7 +257,7 @@ impl MemoryBudget {
             *attempts -= 1;
             let Some(cache) = pick(caches, self.random() % bytes as u64) else { continue };
             let Some(candidate) = cache.sample() else { continue };
-            let age = now.wrapping_sub(candidate.used);
+            let age = age(now, candidate.used);
             if candidate.held <= part && u128::from(age) <= PROTECTED.as_millis() {
                 continue;
             }
@@ -290,6 +292,11 @@ impl std::fmt::Debug for MemoryBudget {
             .field("used", &self.used)
             .finish_non_exhaustive()
     }
+}
+
+/// The milliseconds since an entry was used; none where another thread used it after this one read the clock.
+fn age(now: u32, used: u32) -> u32 {
+    if used.wrapping_sub(now) <= MAX_AHEAD { 0 } else { now.wrapping_sub(used) }
 }
 
 /// A clock that counts milliseconds from now on.

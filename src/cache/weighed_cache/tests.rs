@@ -114,6 +114,21 @@ fn protection_lasts_as_long_as_documented() {
 }
 
 #[test]
+fn entries_used_after_the_clock_was_read_are_the_newest() {
+    let (budget, now) = budget(MIB);
+    let cache = numbers_hashed_by(0, &budget);
+    (0..600).for_each(|key| cache.insert(key, key, A, KIB));
+    now.store(200, Ordering::Relaxed);
+    budget.tick();
+    (0..300).for_each(|key| assert!(cache.get(&key).is_some()));
+    // As another thread sees it that read the clock before.
+    now.store(100, Ordering::Relaxed);
+    (1_000..1_600).for_each(|key| cache.insert(key, key, A, KIB));
+    let (used, unused) = (cached(&cache, 0..300), cached(&cache, 300..600));
+    assert!(used > 250 && unused < 150, "{used} and {unused} of 300");
+}
+
+#[test]
 fn tenant_keeps_what_it_uses_while_another_floods() {
     let (budget, now) = budget(MIB);
     let cache = numbers(&budget, "test");
