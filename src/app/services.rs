@@ -85,7 +85,7 @@ impl DatabaseServices {
         let fetcher = Fetcher::new(Arc::clone(&connections), clock, &budget, fetch_options(settings));
         let held = (agents, Arc::new(fetcher));
         let catalog = Catalog::new(over(), cached(), held, &budget, catalog_limits(settings));
-        let sessions = Sessions::new(over(), written, session_cells, session_limits(settings));
+        let sessions = Sessions::new(over(), written, (session_cells, &budget), session_limits(settings));
         let maintenance = StoreMaintenance::new(store.clone(), system.clone(), settings.changes.retain);
         Self {
             identity: Arc::new(identity),

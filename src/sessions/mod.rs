@@ -6,6 +6,7 @@
 
 mod cached;
 mod changes;
+mod holder_counts;
 pub mod in_use;
 mod last_use;
 mod maintenance;
@@ -15,8 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::cached::{CachedSession, SessionFacts};
+use self::holder_counts::HolderCounts;
 use self::last_use::SessionUses;
-use crate::cache::{Cell, CellMap, GroupCommit, KeyedCounts, Loader, Writer};
+use crate::cache::{Cell, CellMap, GroupCommit, KeyedCounts, Loader, MemoryBudget, Writer};
 use crate::identity::grant::Caller;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
@@ -56,6 +58,7 @@ pub struct Sessions {
     /// The open streams of this replica by session: one, or two while a new stream supersedes the old one.
     open_streams: Arc<KeyedCounts<SessionUid>>,
     limits: SessionLimits,
+    counts: HolderCounts,
     /// Sessions to be opened.
     inserts: GroupCommit<Payer, Arc<SessionRow>, OpenOutcome>,
     /// Sessions to be opened of holders that have as many as they may.
@@ -65,11 +68,11 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Creates the service over `cells`, which the scope map of `writer` must contain.
+    /// Creates the service over `cells`, which the scope map of `writer` must contain. What else it caches is within `budget`.
     pub fn new(
         (store, system): (Store, System),
         (loader, writer): (Arc<Loader>, Arc<Writer>),
-        cells: Arc<SessionCells>,
+        (cells, budget): (Arc<SessionCells>, &Arc<MemoryBudget>),
         limits: SessionLimits,
     ) -> Self {
         let (uses, open_streams) = (SessionUses::new(limits.idle), Arc::default());
@@ -84,6 +87,7 @@ impl Sessions {
             cells,
             uses,
             open_streams,
+            counts: HolderCounts::new(budget, limits.threshold()),
             limits,
             inserts,
             reductions,

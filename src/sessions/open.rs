@@ -157,7 +157,16 @@ impl Sessions {
     }
 
     async fn insert(&self, batch: Vec<Arc<SessionRow>>) -> Result<Vec<OpenOutcome>, Fault> {
-        self.writer.execute(self.store.open_sessions(&batch, self.limits.threshold())).await
+        // Within the statement, which may wait for a share of the pool first.
+        let placing = async {
+            let counts = self.counts.of(&batch);
+            let known: Vec<_> = batch.iter().map(|new| counts.of_holder(new)).collect();
+            let placed = self.store.open_sessions(&batch, &known, self.limits.threshold()).await?;
+            self.counts.keep(counts, &batch, &placed);
+            Ok(placed)
+        };
+        let placed = self.writer.execute(placing).await?;
+        Ok(placed.into_iter().map(|placed| placed.outcome).collect())
     }
 
     /// Ends sessions so that others can be opened: one for each time that its holder is listed. Holders may be of different
@@ -201,7 +210,7 @@ impl Sessions {
 
 impl SessionLimits {
     /// The most sessions that a holder has before some end.
-    fn threshold(&self) -> i64 {
+    pub(super) fn threshold(&self) -> i64 {
         let most = i64::from(self.per_principal);
         most + most / SLACK
     }

@@ -7,7 +7,7 @@ mod maintenance;
 mod open;
 
 pub use maintenance::{SessionCap, SessionUse};
-pub use open::{OpenOutcome, SessionRow};
+pub use open::{OpenOutcome, PlacedSession, SessionRow};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 

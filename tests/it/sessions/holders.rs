@@ -86,3 +86,52 @@ async fn client_that_disconnects_during_initialize_leaves_no_session() {
     assert_eq!(database.number(OPEN).await, 1);
     assert_eq!(replica.found(&caller, &kept).await.uid, kept.uid());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_a_holder_are_counted_once_a_second() {
+    const COPY: &str = "\
+        with copy as (insert into sessions (uid, hash, tenant, agent, principal, version, client_name, client_version, \
+            capabilities, since_revision, created_at, used_at, holder, labels_digest) \
+        select gen_random_uuid(), sha256(gen_random_uuid()::text::bytea), tenant, agent, principal, version, 'copy', \
+            client_version, capabilities, since_revision, created_at, created_at - interval '1 minute', holder, labels_digest \
+        from (select * from sessions where client_name <> 'copy' limit 1) s, generate_series(1, 500) returning uid) \
+        insert into heads (scope, revision, floor) select uid, 1, 1 from copy";
+    const REMOVE: &str = "\
+        with removed as (delete from sessions where client_name = 'copy' returning uid) \
+        delete from heads where scope in (select uid from removed)";
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SESSIONS__PER_PRINCIPAL", 400).start().await;
+    let key = replica.acme("a").await;
+    let caller = replica.caller(&key, "a").await;
+    for _ in 0..70 {
+        replica.open(&caller).await;
+    }
+    eventually("a count is used again", async || {
+        database.execute(REMOVE).await;
+        replica.open(&caller).await;
+        // As another replica opens them.
+        database.execute(COPY).await;
+        replica.open(&caller).await;
+        database.number(OPEN).await > 500
+    })
+    .await;
+    eventually("the holder is counted and has what it may have", async || {
+        replica.open(&caller).await;
+        database.number(OPEN).await == 400
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_that_a_replica_opens_are_added_to_its_count() {
+    let database = database().await;
+    let replica = Builder::new(&database).set("WAGGLE_SESSIONS__PER_PRINCIPAL", 160).start().await;
+    let key = replica.acme("a").await;
+    let caller = replica.caller(&key, "a").await;
+    for _ in 0..70 {
+        replica.open(&caller).await;
+    }
+    futures_util::future::join_all((0..500).map(|_| replica.open(&caller))).await;
+    let open = database.number(OPEN).await;
+    assert!((160..=170).contains(&open), "{open}");
+}
