@@ -1,5 +1,5 @@
 //! How many sessions holders have. The database counts them when one is opened, which takes time in proportion to their
-//! number. Where there are many, a count is used again for a second, for half as many more as the holder may have.
+//! number. Where there are many, a count is used again for a second, for up to half of what the holder may still have.
 
 use std::collections::HashMap;
 use std::sync::Arc;
