@@ -26,9 +26,10 @@ use super::services::{Admin, Answer, App};
 use crate::http::request_id::is_request_id;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::encoding;
+use crate::model::audit::event::Outcome;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow};
 use crate::model::caller::Payer;
-use crate::model::fault::{Fault, Outcome, shortened};
+use crate::model::fault::{Fault, shortened};
 use crate::model::ids::KeyId;
 
 /// Rows per chunk of a stream.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::audit::AuditRecorder;
 use crate::http::context::RequestContext;
 use crate::http::intake::SharedContext;
-use crate::model::audit::chain::Digest;
+use crate::model::audit::digest::Digest;
 
 /// How long after a read an equal one counts as repeated.
 const REPEATS_WITHIN: Duration = Duration::from_mins(1);
@@ -75,7 +75,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::{MAX_READS, REPEATS_WITHIN, RecentReads};
-    use crate::model::audit::chain::Digest;
+    use crate::model::audit::digest::Digest;
 
     #[test]
     fn same_read_repeats_until_it_pauses_for_a_minute() {

@@ -14,7 +14,8 @@ use crate::http::intake::SharedContext;
 use crate::http::origin::FOREIGN_HOST;
 use crate::http::problem::AdminFault;
 use crate::identity::grant::PresentedCredential;
-use crate::model::fault::{Fault, Outcome};
+use crate::model::audit::event::Outcome;
+use crate::model::fault::Fault;
 
 impl FromRequestParts<Arc<Admin>> for Authority {
     type Rejection = AdminFault;

@@ -9,11 +9,12 @@ use serde::{Deserialize, Deserializer};
 
 use super::authentication::Visit;
 use super::malformed;
+use crate::http::body::{MAX_DEPTH, is_too_deep};
 use crate::http::intake::SharedContext;
 use crate::http::problem::{self, AdminFault};
 use crate::http::{media_type, precondition};
 use crate::model::fault::Fault;
-use crate::model::json::{MAX_DEPTH, Object, is_too_deep};
+use crate::model::json::Object;
 use crate::model::precondition::Precondition;
 
 /// The body limit of a JSON body without contents.

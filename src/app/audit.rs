@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::{AppError, signing};
 use crate::audit::{self, AuditError, AuditOptions, Durability, RunningAudit};
 use crate::config::{self, AuditedEvents, Settings};
-use crate::model::audit::chain::Digest;
+use crate::model::audit::digest::Digest;
 use crate::model::system::System;
 use crate::store::Store;
 

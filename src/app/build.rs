@@ -26,7 +26,7 @@ use crate::http::recorder::RequestRecorder;
 use crate::http::request_id::RequestIds;
 use crate::http::tenant_meter::TenantMeter;
 use crate::mcp::endpoint::{Endpoint, Services};
-use crate::model::feed::{ChangeFeed, Follower, Subscriptions};
+use crate::model::feed::{Follower, Subscriptions};
 use crate::model::system::System;
 use crate::quota::limits::Limits;
 use crate::quota::usage::UsageTracker;
@@ -126,9 +126,8 @@ async fn start_services(
     credentials: &AcceptedCredentials,
     background: &Background,
 ) -> Result<DatabaseServices, AppError> {
-    let change_feed = Arc::clone(feed) as Arc<dyn ChangeFeed>;
     let tokens = Arc::clone(&credentials.tokens);
-    let services = DatabaseServices::new(settings, (store, system), &change_feed, tokens);
+    let services = DatabaseServices::new(settings, (store, system), feed, tokens);
     services.connections.check_keys().await??;
     let follower: Weak<dyn Follower> = Arc::downgrade(&(Arc::clone(&services.catalog) as Arc<dyn Follower>));
     feed.start(follower, &background.tasks, &background.stop);

@@ -9,7 +9,8 @@ use crate::http::problem;
 use crate::mcp::error::RpcError;
 use crate::mcp::legacy;
 use crate::mcp::modern::error::ModernError;
-use crate::model::fault::{Fault, Outcome};
+use crate::model::audit::event::Outcome;
+use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::limits::{LimitScope, Limited};
 

@@ -13,6 +13,7 @@ use crate::config::Settings;
 use crate::feed::FeedOptions;
 use crate::identity::IdentityLimits;
 use crate::mcp::endpoint::EndpointOptions;
+use crate::mcp::request::RequestCosts;
 use crate::model::limits::Rate;
 use crate::quota::limits::{BodyPace, LimitOptions, UploadOptions};
 use crate::quota::usage::UsageOptions;
@@ -132,7 +133,7 @@ pub(super) fn endpoint_options(settings: &Settings) -> EndpointOptions {
         streams_per_key: settings.limits.streams_per_key,
         streams: settings.limits.streams,
         uris_per_stream: settings.sessions.subscriptions,
-        costs: settings.costs,
+        costs: RequestCosts::from(&settings.costs),
     }
 }
 

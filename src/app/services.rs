@@ -11,6 +11,7 @@ use super::options::{
 use crate::cache::{CellMap, Loader, MemoryBudget, ScopeMap, StoreMaintenance, Writer};
 use crate::catalog::Catalog;
 use crate::config::Settings;
+use crate::feed::Feed;
 use crate::identity::tokens::Tokens;
 use crate::identity::{Identity, IdentityMemory};
 use crate::model::feed::ChangeFeed;
@@ -51,10 +52,11 @@ impl DatabaseServices {
     pub(super) fn new(
         settings: &Settings,
         (store, system): (&Store, &System),
-        feed: &Arc<dyn ChangeFeed>,
+        feed: &Arc<Feed>,
         tokens: Arc<Tokens>,
     ) -> Self {
         let over = || (store.clone(), system.clone());
+        let change_feed = || Arc::clone(feed) as Arc<dyn ChangeFeed>;
         let budget = MemoryBudget::of_process(cache_bytes(settings));
         let memory = Arc::new(IdentityMemory::new(&budget));
         let agents = Arc::new(CellMap::new(&budget, "agents"));
@@ -68,11 +70,12 @@ impl DatabaseServices {
             Arc::clone(&memory) as Arc<_>,
         ]));
         let loader =
-            Arc::new(Loader::new(store.clone(), system.clone(), Arc::clone(feed), load_options(settings)));
+            Arc::new(Loader::new(store.clone(), system.clone(), change_feed(), load_options(settings)));
         let writer =
-            Arc::new(Writer::new(over(), Arc::clone(feed), Arc::clone(&scopes), queue_options(settings)));
+            Arc::new(Writer::new(over(), change_feed(), Arc::clone(&scopes), queue_options(settings)));
         let cached = || (Arc::clone(&loader), Arc::clone(&writer), Arc::clone(&scopes));
-        let identity = Identity::new(over(), cached(), memory, tokens, identity_limits(settings));
+        let identity =
+            Identity::new(over(), cached(), (memory, feed.health()), tokens, identity_limits(settings));
         let written = (Arc::clone(&loader), Arc::clone(&writer));
         let connections = Arc::new(Connections::new(
             over(),

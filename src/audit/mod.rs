@@ -15,7 +15,7 @@ mod error;
 mod job;
 mod metrics;
 mod quarantine;
-mod queue;
+mod reads;
 mod recorder;
 mod retention;
 mod spill;

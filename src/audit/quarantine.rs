@@ -15,9 +15,8 @@ use uuid::Uuid;
 
 use super::metrics::AuditMetrics;
 use crate::model::audit::chain::{Batch, Chain};
-use crate::model::audit::event::Event;
+use crate::model::audit::event::{Event, Outcome};
 use crate::model::audit::ledger::MissingRows;
-use crate::model::fault::Outcome;
 use crate::store::audit::outbox::Moved;
 use crate::store::audit::{AppendError, AuditLog};
 

@@ -1,24 +1,26 @@
-//! Records audit events: aggregates or queues them and, with [`Durability::Sync`], waits until they are durable.
+//! Records audit events: aggregates or queues them and, with [`Durability::Sync`], waits until they are durable. The queue holds
+//! encoded events between the requests and the writer.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::time::MissedTickBehavior;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::aggregator::Aggregator;
-use super::checkpoints::make_checkpoint;
-use super::metrics::{AuditMetrics, AuditStats};
-use super::queue::{EventQueue, QueueFull};
-use crate::model::audit::checkpoint::Checkpoint;
+use super::metrics::AuditMetrics;
+use crate::model::audit::chain::MAX_BUFFER;
+use crate::model::audit::encoding;
 use crate::model::audit::event::Event;
-use crate::model::audit::row::{AuditFilter, AuditPosition, AuditRow};
 use crate::model::audit::signature::Signer;
 use crate::model::fault::Fault;
 use crate::model::system::System;
-use crate::store::{Store, StoreError};
-use crate::telemetry::histogram::DurationCounts;
+use crate::store::Store;
 
 /// When a response may be sent, relative to its audit row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +33,13 @@ pub enum Durability {
 
 /// How often it is checked whether the minute of aggregation is over.
 const AGGREGATION_POLL: Duration = Duration::from_millis(500);
+
+/// Maximum number of events per batch.
+pub(super) const MAX_EVENTS: usize = 4_096;
+/// Minimum interval between log events about lost audit events.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Expected size of an encoded event, in bytes.
+const EXPECTED_SIZE: usize = 384;
 
 /// The maximum number of answers whose events are made afterwards; further answers wait for theirs.
 const MAX_LATER: usize = 64;
@@ -142,7 +151,7 @@ impl AuditRecorder {
         if !self.accesses {
             return false;
         }
-        let admitted = self.aggregator.admit(event);
+        let admitted = !event.may_be_aggregated() || self.aggregator.admit(event);
         if !admitted {
             self.metrics.add_aggregated();
         }
@@ -179,42 +188,230 @@ impl AuditRecorder {
     pub fn notify_outbox(&self) {
         self.queue.notify_outbox();
     }
+}
 
-    /// Reads the rows that match a filter, newest first, after a position.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the database cannot be read.
-    pub async fn rows(
-        &self,
-        filter: &AuditFilter,
-        after: Option<AuditPosition>,
-        limit: i64,
-    ) -> Result<Vec<AuditRow>, StoreError> {
-        self.store.audit_rows(filter, after, limit).await
+/// The event was not accepted: the queue is full, or rows cannot be made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct QueueFull;
+
+/// A batch of encoded events, and the channels that are signalled once it is durable.
+#[derive(Debug, Default)]
+pub(super) struct EventBatch {
+    bytes: Vec<u8>,
+    /// End offset and version of each event.
+    ends: Vec<(usize, i16)>,
+    /// When the first event was queued.
+    pub(super) began: Option<Instant>,
+    pub(super) waiters: Vec<oneshot::Sender<()>>,
+}
+
+impl EventBatch {
+    fn push(&mut self, (version, event): (i16, &[u8]), waiter: Option<oneshot::Sender<()>>) {
+        // Only once a batch: reading the clock would cost each request as much as the copy.
+        self.began.get_or_insert_with(Instant::now);
+        self.bytes.extend_from_slice(event);
+        self.ends.push((self.bytes.len(), version));
+        self.waiters.extend(waiter);
     }
 
-    /// The maximum number of events in the queue.
-    pub fn capacity(&self) -> usize {
-        self.queue.capacity()
+    /// Number of events.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
     }
 
-    /// The counters of this process.
-    pub fn stats(&self) -> AuditStats {
-        // The queue first: what is taken from it meanwhile is pending.
-        let (queued, since) = (self.queue.len(), self.queue.oldest());
-        self.metrics.stats(queued, since, self.queue.shed_count())
+    /// Total size in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.bytes.len()
     }
 
-    /// How long the writes of queued events took, until they were in the log or in the spill file.
-    pub fn writes(&self) -> DurationCounts {
-        self.metrics.writes()
+    /// The encoded events with their versions.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (i16, &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        starts
+            .zip(&self.ends)
+            .filter_map(|(start, (end, version))| Some((*version, self.bytes.get(start..*end)?)))
     }
 
-    /// Makes a checkpoint of all chains, signed if the gateway has a key.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the database cannot be read.
-    pub async fn checkpoint(&self) -> Result<Checkpoint, StoreError> {
-        make_checkpoint(&self.store, self.now(), self.signer.as_deref()).await
+    /// An empty batch that reuses the allocated memory.
+    fn cleared(mut self) -> Self {
+        if self.bytes.capacity() > MAX_BUFFER {
+            return Self::default();
+        }
+        self.bytes.clear();
+        self.ends.clear();
+        self.began = None;
+        self.waiters.clear();
+        self
     }
 }
+
+/// A bounded first-in, first-out queue.
+#[derive(Debug)]
+pub(super) struct EventQueue {
+    state: Mutex<QueueState>,
+    capacity: usize,
+    /// Notified of the first event and of rows in the outbox.
+    changed: Notify,
+    outbox: AtomicBool,
+    shed: AtomicU64,
+    /// When the loss of events was last logged.
+    last_report: Mutex<Option<Instant>>,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    /// The oldest batch first.
+    events: VecDeque<EventBatch>,
+    count: usize,
+    /// An empty batch with allocated memory, for reuse.
+    spare: EventBatch,
+    /// Rows cannot be made durable: requests must not wait for it.
+    suspended: bool,
+}
+
+impl QueueState {
+    /// The batch to add the next event to.
+    fn last(&mut self) -> &mut EventBatch {
+        if self.events.back().is_none_or(|last| last.len() >= MAX_EVENTS) {
+            self.events.push_back(std::mem::take(&mut self.spare));
+        }
+        let last = self.events.len() - 1;
+        &mut self.events[last]
+    }
+}
+
+impl EventQueue {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            capacity,
+            changed: Notify::new(),
+            outbox: AtomicBool::new(false),
+            shed: AtomicU64::new(0),
+            last_report: Mutex::default(),
+        }
+    }
+
+    /// Whether an event can be queued and made durable.
+    pub(super) fn is_open(&self) -> bool {
+        let state = self.state.lock();
+        !state.suspended && state.count < self.capacity
+    }
+
+    /// The maximum number of events.
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.state.lock().count
+    }
+
+    /// When the oldest event was queued.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.state.lock().events.front().and_then(|events| events.began)
+    }
+
+    /// Queues an event; drops and counts it if the queue is full.
+    pub(super) fn push(&self, event: &Event) {
+        // A dropped event is counted.
+        let _ = self.add(event, None);
+    }
+
+    /// Queues an event and returns a channel that resolves once its row is durable, and closes if it cannot
+    /// be made so. With [`QueueFull`], the event is queued all the same if there is room.
+    pub(super) fn push_durable(&self, event: &Event) -> Result<oneshot::Receiver<()>, QueueFull> {
+        let (waiter, durable) = oneshot::channel();
+        self.add(event, Some(waiter)).map(|()| durable)
+    }
+
+    fn add(&self, event: &Event, mut waiter: Option<oneshot::Sender<()>>) -> Result<(), QueueFull> {
+        let mut bytes = Vec::with_capacity(EXPECTED_SIZE);
+        encoding::event(&mut bytes, event);
+        let mut state = self.state.lock();
+        if state.count >= self.capacity {
+            drop(state);
+            self.shed();
+            return Err(QueueFull);
+        }
+        let refused = state.suspended && waiter.take().is_some();
+        state.last().push((encoding::version(event), &bytes), waiter);
+        state.count += 1;
+        let first = state.count == 1;
+        drop(state);
+        if first {
+            self.changed.notify_one();
+        }
+        if refused { Err(QueueFull) } else { Ok(()) }
+    }
+
+    /// Fails waiting requests, and new ones until [`resume`](Self::resume): rows cannot be made durable.
+    pub(super) fn suspend(&self) {
+        let mut state = self.state.lock();
+        state.suspended = true;
+        state.events.iter_mut().for_each(|events| events.waiters.clear());
+    }
+
+    /// Rows can be made durable again.
+    pub(super) fn resume(&self) {
+        self.state.lock().suspended = false;
+    }
+
+    /// Counts a lost event, and logs the loss at once and then every [`REPORT_INTERVAL`].
+    fn shed(&self) {
+        let shed = self.shed.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.should_report() {
+            tracing::error!(
+                shed,
+                "audit events lost: neither the database nor a spill file takes them in time"
+            );
+        }
+    }
+
+    /// Whether the loss is to be logged now.
+    fn should_report(&self) -> bool {
+        let (mut last, now) = (self.last_report.lock(), Instant::now());
+        let due = last.is_none_or(|last| now.duration_since(last) >= REPORT_INTERVAL);
+        if due {
+            *last = Some(now);
+        }
+        due
+    }
+
+    pub(super) fn shed_count(&self) -> u64 {
+        self.shed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn notify_outbox(&self) {
+        if !self.outbox.swap(true, Ordering::Relaxed) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns whether a row was left in the outbox since the last call.
+    pub(super) fn take_outbox(&self) -> bool {
+        self.outbox.swap(false, Ordering::Relaxed)
+    }
+
+    /// Waits until there is something to write.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Takes the oldest batch, of at most [`MAX_EVENTS`] events. The memory of `before` is reused.
+    pub(super) fn take(&self, before: EventBatch) -> EventBatch {
+        let before = before.cleared();
+        let mut state = self.state.lock();
+        state.spare = before;
+        let events = state.events.pop_front().unwrap_or_default();
+        state.count -= events.len();
+        events
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,7 @@ use super::checkpoints::{CheckpointDestination, CheckpointWriter};
 use super::error::AuditError;
 use super::metrics::AuditMetrics;
 use super::quarantine::Quarantine;
-use super::queue::EventQueue;
-use super::recorder::{AuditRecorder, Durability};
+use super::recorder::{AuditRecorder, Durability, EventQueue};
 use super::retention::{self, RetentionOptions};
 use super::spill::Spill;
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::backlog::Backlog;
 use super::job::{Job, JobResult, JobRunner, MAX_MOVED};
 use super::metrics::AuditMetrics;
 use super::quarantine::{Appended, Quarantine};
-use super::queue::{EventQueue, MAX_EVENTS};
+use super::recorder::{EventQueue, MAX_EVENTS};
 use super::spill::{Record, SpillError};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::system::System;

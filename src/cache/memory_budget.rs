@@ -53,7 +53,7 @@ pub struct MemoryBudget {
 /// Milliseconds, as of the last insertion or [`MemoryBudget::tick`]. They wrap after seven weeks: ages are differences.
 struct Clock {
     read: Box<dyn Fn() -> u32 + Send + Sync>,
-    now: AtomicU32,
+    now: Arc<AtomicU32>,
 }
 
 /// The bytes that are cached for one tenant, or for none.
@@ -152,7 +152,7 @@ impl MemoryBudget {
             holders: AtomicUsize::new(0),
             accounts: DashMap::new(),
             caches: RwLock::new(Vec::new()),
-            clock: Clock { now: AtomicU32::new(clock()), read: Box::new(clock) },
+            clock: Clock { now: Arc::new(AtomicU32::new(clock())), read: Box::new(clock) },
             random: AtomicU64::new(1),
         })
     }
@@ -199,8 +199,14 @@ impl MemoryBudget {
         Charge::new(&Arc::new(account), &CacheCounters::new(name), 0)
     }
 
-    pub(super) fn now(&self) -> u32 {
+    fn now(&self) -> u32 {
         self.clock.now.load(Ordering::Relaxed)
+    }
+
+    /// The time at which an entry that is used now counts as used, in milliseconds: shared, and advanced by insertions and
+    /// [`tick`](Self::tick).
+    pub(super) fn time(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.clock.now)
     }
 
     pub(super) fn register(&self, cache: Weak<dyn Evict>) {

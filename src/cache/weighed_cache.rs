@@ -25,6 +25,8 @@ const PROBES: usize = 32;
 #[derive(Debug)]
 pub struct WeighedCache<K, V> {
     budget: Arc<MemoryBudget>,
+    /// The time of the budget, in milliseconds.
+    time: Arc<AtomicU32>,
     counters: Arc<CacheCounters>,
     hasher: SeedableRandomState,
     shards: Box<[Shard<K, V>]>,
@@ -93,6 +95,7 @@ where
         };
         let cache = Arc::new(Self {
             budget: Arc::clone(budget),
+            time: budget.time(),
             counters: CacheCounters::new(name),
             hasher,
             shards: (0..SHARDS).map(|_| shard()).collect(),
@@ -145,7 +148,7 @@ where
 
     /// The time at which an entry that is used now counts as used, in milliseconds.
     pub(super) fn now(&self) -> u32 {
-        self.budget.now()
+        self.time.load(Ordering::Relaxed)
     }
 
     /// Counts a hit of a value that was found without a look-up.
@@ -173,7 +176,7 @@ where
             return;
         }
         let (hash, shard) = self.shard_of(&key);
-        let used = AtomicU32::new(self.budget.now());
+        let used = AtomicU32::new(self.now());
         let entry = Box::new(Entry { key, value, used, charge });
         let replaced = {
             let mut entries = shard.entries.write();
@@ -298,7 +301,7 @@ where
                 return slot.entry.value.clone();
             }
             let value = create(&key, charge(0));
-            let used = AtomicU32::new(self.budget.now());
+            let used = AtomicU32::new(self.now());
             let entry = Entry { key, value: value.clone(), used, charge: charge(Self::overhead()) };
             self.insert_new(&mut entries, Slot { hash, entry: Box::new(entry) });
             value

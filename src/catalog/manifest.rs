@@ -15,7 +15,7 @@ pub use super::plan::{Applied, Keys, NewDefinitions};
 use super::skill_placement::{check_no_overlap, check_written};
 use super::target::Target;
 use crate::model::agent::Agent;
-use crate::model::audit::chain::Digest;
+use crate::model::audit::digest::Digest;
 use crate::model::audit::event::ChangeHashes;
 use crate::model::audit::fingerprint::{Fingerprint, combine_fingerprints};
 use crate::model::audit::write::AuditedWrite;

@@ -33,7 +33,7 @@ pub(super) fn trust_period(options: &FeedOptions) -> Duration {
 
 /// Times of the last probe and sweep, in milliseconds since creation; 0 stands for never.
 #[derive(Debug)]
-pub(super) struct FeedHealth {
+pub struct FeedHealth {
     since: Instant,
     /// When the newest probe that was answered was sent.
     probe: AtomicU64,
@@ -92,6 +92,11 @@ impl FeedHealth {
     /// themselves, so a probe does not reduce the age.
     pub(super) fn unproven_for(&self) -> Duration {
         self.unproven_at(Instant::now())
+    }
+
+    /// Whether the feed is proven: every change was received in time, so that cached facts are used without a query.
+    pub fn is_proven(&self) -> bool {
+        self.unproven_for().is_zero()
     }
 
     fn unproven_at(&self, now: Instant) -> Duration {

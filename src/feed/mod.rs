@@ -22,5 +22,5 @@ mod sweep;
 mod sweeper;
 mod timeline_check;
 
-pub use health::FeedOptions;
+pub use health::{FeedHealth, FeedOptions};
 pub use service::{Feed, FeedStats};

@@ -74,7 +74,7 @@ pub struct Feed {
     pub(super) store: Store,
     pub(super) system: System,
     pub(super) options: FeedOptions,
-    pub(super) health: FeedHealth,
+    pub(super) health: Arc<FeedHealth>,
     pub(super) sweeper: Sweeper,
     pub(super) pending: PendingMessages,
     pub(super) follower: FeedFollower,
@@ -88,7 +88,7 @@ impl Feed {
     /// Creates a feed that is unproven until it starts. `instance` identifies this replica among the others.
     pub fn new(store: Store, system: System, instance: Uuid, options: FeedOptions) -> Self {
         Self {
-            health: FeedHealth::new(&options),
+            health: Arc::new(FeedHealth::new(&options)),
             replicas: Replicas::new(instance, trust_period(&options) + CLOCK_PRECISION),
             hub: Arc::new(Hub::new(options.timeout, options.traces)),
             store,
@@ -118,6 +118,11 @@ impl Feed {
         tasks.spawn(async { tokio::join!(listening, sweeping) });
         tasks.spawn(Arc::clone(self).notify(stop.clone()));
         tasks.spawn(Arc::clone(self).catch_up(stop.clone()));
+    }
+
+    /// Whether the feed is proven, for those that ask for each request.
+    pub fn health(&self) -> Arc<FeedHealth> {
+        Arc::clone(&self.health)
     }
 
     /// Returns the feed's counters.

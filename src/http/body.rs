@@ -1,5 +1,5 @@
 //! Bodies: a request body is read completely, within the body limit (maximum size) and a minimum speed, against slow
-//! clients; responses are sent in few chunks.
+//! clients; whether its JSON nests too deeply ([`is_too_deep`]); responses, which are sent in few chunks.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
-use http::HeaderMap;
-use http::header::EXPECT;
+use http::header::{CONTENT_TYPE, EXPECT};
+use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
@@ -25,6 +25,9 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Bytes of a body that need no reservation if they arrived with the head: the connection has buffered them.
 const UNRESERVED: usize = 64 * 1024;
+
+/// Maximum nesting depth of the JSON of a request.
+pub const MAX_DEPTH: usize = 64;
 
 /// The body of an answer: bytes in memory, events, or a body of the administration API.
 #[derive(Debug)]
@@ -326,95 +329,56 @@ impl HttpBody for SharedBody {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use bytes::Bytes;
-    use http_body_util::BodyExt;
-    use hyper::body::Body as _;
-
-    use super::Body;
-
-    #[tokio::test]
-    async fn action_of_a_body_runs_when_its_first_frame_is_taken() {
-        let taken = Arc::new(AtomicUsize::new(0));
-        let watched = || {
-            let taken = Arc::clone(&taken);
-            Body::from(Bytes::from_static(b"abc"))
-                .when_taken(move || _ = taken.fetch_add(1, Ordering::Relaxed))
-        };
-        let body = watched();
-        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(3), false));
-        drop(body);
-        assert_eq!(taken.load(Ordering::Relaxed), 0);
-        assert_eq!(watched().collect().await.unwrap().to_bytes(), "abc");
-        assert_eq!(taken.load(Ordering::Relaxed), 1);
-    }
+/// The response with a body of JSON.
+pub fn json_response(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }
 
-#[cfg(test)]
-mod reading_tests {
-    use std::convert::Infallible;
-    use std::time::Duration;
+/// Whether a text nests deeper than [`MAX_DEPTH`]. One pass without allocation; the text need not be valid
+/// JSON.
+pub fn is_too_deep(text: &[u8]) -> bool {
+    // Few texts have that many brackets, and counting them is faster than tracking which are open.
+    opening_brackets(text) > MAX_DEPTH && nests_too_deep(text)
+}
 
-    use bytes::Bytes;
-    use futures_util::{Stream, StreamExt, stream};
-    use http_body_util::{Full, StreamBody};
-    use hyper::body::{Body, Frame};
+/// Counts in `u8` per chunk, which is vectorized.
+fn opening_brackets(text: &[u8]) -> usize {
+    let count = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(matches!(byte, b'[' | b'{'))).sum::<u8>();
+    text.chunks(u8::MAX.into()).map(|bytes| usize::from(count(bytes))).sum()
+}
 
-    use super::{BodyPace, read};
-    use crate::model::fault::Fault;
-
-    const PACE: BodyPace = BodyPace { window: Duration::from_secs(2), bytes_per_second: 1_000 };
-
-    /// Reads a body, and records the reservation.
-    async fn receive(body: impl Body<Data = Bytes>, limit: usize) -> (Result<usize, Fault>, Option<usize>) {
-        let mut reserved = None;
-        let mut body = std::pin::pin!(body);
-        let received = read(&mut body, limit, PACE, |bytes| {
-            reserved = Some(bytes);
-            Ok(())
-        });
-        (received.await.map(|received| received.bytes.len()), reserved)
-    }
-
-    /// Frames of these lengths, each after a delay in milliseconds.
-    fn pieces(of: &'static [(u64, usize)]) -> impl Stream<Item = Result<Frame<Bytes>, Infallible>> {
-        stream::iter(of).then(async |&(millis, length)| {
-            if millis > 0 {
-                tokio::time::sleep(Duration::from_millis(millis)).await;
+fn nests_too_deep(text: &[u8]) -> bool {
+    let mut depth = 0_usize;
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return true;
+                }
             }
-            Ok(Frame::data(Bytes::from(vec![b'x'; length])))
-        })
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b'"' => skip_string(&mut bytes),
+            _ => {}
+        }
     }
+    false
+}
 
-    #[tokio::test]
-    async fn declared_bytes_are_reserved_and_the_limit_where_none_are_declared() {
-        let full = |length: usize| Full::new(Bytes::from(vec![b'x'; length]));
-        let large = 100 * 1024;
-        assert_eq!(receive(full(3), large).await, (Ok(3), None), "it arrived with its head");
-        assert_eq!(receive(full(large), large).await, (Ok(large), Some(large)));
-        assert_eq!(receive(full(large + 1), large).await, (Err(Fault::PayloadTooLarge(large)), None));
-        let chunked = || StreamBody::new(pieces(&[(0, 2), (1, 2)]));
-        assert_eq!(receive(chunked(), large).await, (Ok(4), Some(large)));
-        assert_eq!(receive(chunked(), 3).await, (Err(Fault::PayloadTooLarge(3)), Some(3)));
-    }
-
-    #[tokio::test]
-    async fn a_body_slower_than_the_pace_is_refused() {
-        const NEVER: u64 = 600_000;
-        let read = async |of: &'static [(u64, usize)]| receive(StreamBody::new(pieces(of)), 100_000).await.0;
-        let (stalled, trickling, stalled_later, steady, short) = tokio::join!(
-            read(&[(0, 1), (NEVER, 1)]),
-            read(&[(500, 10), (500, 10), (500, 10), (NEVER, 10)]),
-            read(&[(100, 90_000), (NEVER, 1)]),
-            read(&[(700, 3_000), (700, 3_000), (700, 3_000), (700, 3_000), (700, 3_000)]),
-            read(&[(500, 10)]),
-        );
-        let slow = Err(Fault::SlowBody(1_000));
-        assert_eq!([stalled, trickling, stalled_later], [slow.clone(), slow.clone(), slow]);
-        assert_eq!([steady, short], [Ok(15_000), Ok(10)]);
+fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => {
+                bytes.next();
+            }
+            _ => {}
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

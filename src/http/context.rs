@@ -13,9 +13,8 @@ use tokio::time::Instant;
 
 use super::credential::expiry_to_announce;
 use crate::identity::grant::{Caller, Grant};
-use crate::model::audit::event::{Actor, Event, named};
+use crate::model::audit::event::{Actor, Event, Outcome, named};
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::Outcome;
 use crate::model::ids::Slug;
 use crate::model::method::{Era, Method};
 use crate::quota::limits::RateLimitSubject;

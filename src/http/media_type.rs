@@ -47,8 +47,6 @@ pub fn essence(value: &str) -> &str {
 }
 
 const EVENTS: &str = "text/event-stream";
-/// The value that conforming clients send; it needs no parsing.
-const USUAL: [&str; 2] = ["application/json, text/event-stream", "text/event-stream, application/json"];
 
 /// The reason for refusing a client that must accept JSON and does not.
 pub const NO_JSON: Fault = Fault::NotAcceptable(JSON);
@@ -79,12 +77,6 @@ pub fn wants_events(headers: &HeaderMap) -> bool {
 }
 
 fn admits(headers: &HeaderMap, wanted: &str) -> bool {
-    let mut values = headers.get_all(ACCEPT).iter();
-    if let (Some(only), None) = (values.next(), values.next())
-        && USUAL.iter().any(|usual| only == usual)
-    {
-        return true;
-    }
     // Of the ranges that match, the most specific one counts: RFC 9110 section 12.5.1.
     let best =
         ranges(headers).filter_map(|range| Some((specificity(range, wanted)?, is_wanted(range)))).max();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 
-use crate::model::fault::Outcome;
+use crate::model::audit::event::Outcome;
 use crate::model::ids::TenantId;
 use crate::telemetry::histogram::{DurationCounts, DurationHistogram};
 
@@ -104,7 +104,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{CountedRequest, TenantMeter};
-    use crate::model::fault::Outcome;
+    use crate::model::audit::event::Outcome;
     use crate::model::ids::TenantId;
 
     fn count(meter: &TenantMeter, tenant: u128, outcome: Outcome) {

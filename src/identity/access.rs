@@ -1,21 +1,13 @@
 //! The access decision: from a credential and a slug to a caller. A refusal does not disclose whether the agent exists.
-//!
-//! The last decision on a key at an agent is cached. It is repeated while nothing that it depends on has changed
-//! ([`access_version`](crate::cache::ScopeMap::access_version)).
+//! A decision that admits a key is cached with its caller ([`grant`](super::grant)).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::Equivalent;
-use smol_str::SmolStr;
-use time::OffsetDateTime;
-
 use super::Identity;
-use super::grant::{
-    Caller, CredentialProof, Grant, PresentedCredential, Remembered, TenantAccess, credential_of,
-};
+use super::grant::{Caller, CredentialProof, Grant, PresentedCredential, Remembered, credential_of};
+use super::tenant_access::TenantAccess;
 use crate::model::agent::{Access, AgentAccess};
-use crate::model::allocated::behind_arc;
 use crate::model::caller::{Credential, KeyScope, Payer};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
@@ -68,30 +60,11 @@ impl Identity {
         Ok(grant)
     }
 
-    /// Checks what decides about a use of a known key, and records the use.
-    pub(super) fn check_use(&self, grant: &Grant, client: ClientAddress) -> Result<(), Fault> {
-        let now = self.check_expiry(grant)?;
-        if !grant.credential.networks.admit(client) {
-            return Err(Fault::Unauthenticated);
-        }
-        if grant.note_use(now) {
-            self.key_activity.note(grant.credential.key, now);
-        }
-        Ok(())
-    }
-
     /// The grant of a known key, unless it ended.
     async fn live_grant(&self, tenant: TenantId, hash: KeyHash) -> Result<Arc<Grant>, Fault> {
         let grant = self.find_grant(tenant, hash).await?.ok_or(Fault::Unauthenticated)?;
         self.check_expiry(&grant)?;
         Ok(grant)
-    }
-
-    /// The time now, at which a grant has not expired.
-    fn check_expiry(&self, grant: &Grant) -> Result<OffsetDateTime, Fault> {
-        let now = self.system.clock.now();
-        let expired = grant.credential.expires_at.is_some_and(|end| end <= now);
-        if expired { Err(Fault::Unauthenticated) } else { Ok(now) }
     }
 
     /// Decides again, after a caller was admitted, whether it may continue; returns what it is granted now.
@@ -202,87 +175,10 @@ impl Identity {
         }
         Ok(Caller::new(grant, decided?))
     }
-}
-
-/// A key, presented to the endpoint of an agent.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct AccessSubject {
-    key: KeyHash,
-    /// Most slugs are short: in the entry itself, not behind a pointer.
-    slug: SmolStr,
-}
-
-/// A borrowed [`AccessSubject`].
-#[derive(Debug, Hash)]
-struct AccessSubjectRef<'a> {
-    key: KeyHash,
-    slug: &'a str,
-}
-
-impl Equivalent<AccessSubject> for AccessSubjectRef<'_> {
-    fn equivalent(&self, subject: &AccessSubject) -> bool {
-        self.key == subject.key && self.slug == subject.slug
-    }
-}
-
-/// A decision that admits a key to an agent.
-#[derive(Debug, Clone)]
-pub(super) struct AccessDecision {
-    /// The version of everything that decides about access: the decision holds while it is the same.
-    version: u64,
-    caller: Arc<Caller>,
-}
-
-impl Identity {
-    /// The caller that a key makes at the endpoint of the agent `slug`, as decided last or from facts in memory; `None` if facts
-    /// must be loaded, or the key is refused: then [`identify`](Self::identify) and [`admit`](Self::admit) decide.
-    ///
-    /// # Errors
-    /// [`Fault::Unauthenticated`] for a key that is expired or not valid from this address;
-    /// [`Fault::StorageUnavailable`] if memory is not trusted.
-    pub async fn admit_from_memory(
-        &self,
-        (key, slug): (KeyHash, &str),
-        client: ClientAddress,
-    ) -> Result<Option<Arc<Caller>>, Fault> {
-        let last = self.memory.decisions.get(&AccessSubjectRef { key, slug });
-        if let Some(last) = &last {
-            last.caller.touch();
-        }
-        if last.is_none() && !self.memory.key_tenants.contains(&key) {
-            return Ok(None);
-        }
-        self.loader.confirm().await?;
-        // Read before the facts: a change meanwhile makes the decision void.
-        let version = self.scopes.access_version();
-        let holds = |last: &AccessDecision| last.version == version && !last.caller.is_outdated();
-        let caller = match last.filter(holds) {
-            Some(last) => last.caller,
-            None => match self.caller_in_memory(key, slug).map(Arc::new) {
-                Some(caller) => {
-                    self.keep_decision((key, slug), AccessDecision { version, caller: Arc::clone(&caller) });
-                    caller
-                }
-                None => return Ok(None),
-            },
-        };
-        if let Some(grant) = &caller.grant {
-            self.check_use(grant, client)?;
-        }
-        Ok(Some(caller))
-    }
-
-    fn keep_decision(&self, (key, slug): (KeyHash, &str), decision: AccessDecision) {
-        let tenant = decision.caller.credential().map(|credential| credential.tenant);
-        let slug = SmolStr::from(slug);
-        let on_heap = if slug.is_heap_allocated() { behind_arc(slug.len()) } else { 0 };
-        let heap = on_heap + behind_arc(size_of::<Caller>()) + Remembered::MOST_RETAINED;
-        self.memory.decisions.insert(AccessSubject { key, slug }, decision, tenant, heap);
-    }
 
     /// The caller, if all facts that the decision rests on are in memory and current. A fact that may be about to change is
     /// in no cell, so that no decision on it is remembered.
-    fn caller_in_memory(&self, key: KeyHash, slug: &str) -> Option<Caller> {
+    pub(super) fn caller_in_memory(&self, key: KeyHash, slug: &str) -> Option<Caller> {
         let tenant = self.memory.key_tenants.get(&key)?;
         let grant = self.memory.tenant(tenant).get(|facts| facts.key(key))?;
         let (owner, agent) = self.memory.directory.get(|facts| facts.agent(slug))??;
@@ -315,23 +211,4 @@ pub(super) fn decide(
         _ => return Err(refusal),
     }
     Ok(access)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{AccessSubject, AccessSubjectRef, KeyHash};
-    use crate::cache::{MemoryBudget, WeighedCache};
-
-    #[test]
-    fn decision_is_found_for_its_key_and_slug_only() {
-        let decisions = WeighedCache::new(&MemoryBudget::new(1 << 20), "test", |_| false);
-        decisions.insert(AccessSubject { key: KeyHash([1; 32]), slug: "a".into() }, "kept", None, 0);
-        for (key, slug, found) in [(1, "a", Some("kept")), (1, "b", None), (2, "a", None)] {
-            assert_eq!(
-                decisions.get(&AccessSubjectRef { key: KeyHash([key; 32]), slug }),
-                found,
-                "{key} {slug}"
-            );
-        }
-    }
 }

@@ -1,31 +1,39 @@
-//! Grants of verified credentials, the caller of an agent, and the cached access of one tenant: its keys and the access
-//! settings of its agents, which are part of the tenant's scope.
+//! What a request is admitted by from memory: grants of verified credentials, the caller that one makes at an agent, and the last
+//! decision on a key at an agent. That decision is repeated while nothing that it depends on has changed
+//! ([`access_version`](crate::cache::ScopeMap::access_version)). [`access`](super::access) makes it.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use foldhash::fast::RandomState;
+use hashbrown::Equivalent;
+use smol_str::SmolStr;
 use time::OffsetDateTime;
 
+use super::Identity;
 use super::tokens::VerifiedToken;
-use crate::cache::{CellHandle, Invalidate};
+use crate::cache::CellHandle;
 use crate::model::agent::{Access, AccessLimits, AgentAccess};
-use crate::model::allocated::{allocated, behind_arc, table};
-use crate::model::audit::event::Actor;
+use crate::model::allocated::{allocated, behind_arc};
+use crate::model::audit::event::{Actor, ActorKind};
 use crate::model::caller::{Credential, CredentialKind, Payer, Reach};
-use crate::model::ids::{AgentId, AgentRef, KeyId, TenantId};
+use crate::model::client_address::{ClientAddress, Networks};
+use crate::model::fault::Fault;
+use crate::model::ids::{AgentId, AgentRef, TenantId};
 use crate::model::key::{KeyHash, SecretKey};
 use crate::model::label::CallerLabels;
-use crate::model::scope::{Change, ChangeKind};
+use crate::model::limits::RateLimit;
 use crate::quota::limits::CallerLimiters;
 
 /// A credential in memory, and when it was last used.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Grant {
-    /// Beside what each request needs of the credential.
+    /// This and what follows up to the credential is beside what each request needs of that.
     used_minute: AtomicI64,
+    /// The lower of the limits of the credential: computed once, since the audit event of each request has it.
+    rate_limit: RateLimit,
+    /// Whether the credential may be used from some networks only.
+    has_networks: bool,
     /// What it grants.
     pub credential: Credential,
     proof: CredentialProof,
@@ -51,7 +59,8 @@ pub enum PresentedCredential<'a> {
 
 impl Grant {
     fn new(credential: Credential, proof: CredentialProof) -> Arc<Self> {
-        Arc::new(Self { credential, proof, used_minute: AtomicI64::new(0) })
+        let (rate_limit, has_networks) = (credential.limits.combined(), !credential.networks.is_empty());
+        Arc::new(Self { used_minute: AtomicI64::new(0), rate_limit, has_networks, credential, proof })
     }
 
     /// What a key grants.
@@ -77,6 +86,11 @@ impl Grant {
 
     pub(super) fn proof(&self) -> &CredentialProof {
         &self.proof
+    }
+
+    /// The networks from which the credential may be used; `None` for any address, as for most.
+    pub(super) fn networks(&self) -> Option<&Networks> {
+        self.has_networks.then_some(&self.credential.networks)
     }
 
     /// The token, if the credential is one.
@@ -105,10 +119,14 @@ impl From<&Grant> for Actor {
     fn from(grant: &Grant) -> Self {
         let credential = &grant.credential;
         Self {
-            kind: credential.kind.into(),
+            kind: match credential.kind {
+                CredentialKind::AgentKey => ActorKind::Agent,
+                CredentialKind::OwnerKey => ActorKind::Owner,
+                CredentialKind::Token => ActorKind::Token,
+            },
             principal: Some(credential.principal),
             key: Some(credential.key),
-            limits: credential.limits.combined(),
+            limits: grant.rate_limit,
         }
     }
 }
@@ -227,66 +245,120 @@ pub(super) fn credential_of(grant: Option<&Arc<Grant>>) -> Option<&Credential> {
     grant.map(|grant| &grant.credential)
 }
 
-/// The keys and agents of one tenant.
-#[derive(Debug, Default)]
-pub(super) struct TenantAccess {
-    keys: HashMap<KeyHash, Arc<Grant>, RandomState>,
-    hashes: HashMap<KeyId, KeyHash, RandomState>,
-    agents: HashMap<AgentId, AgentAccess, RandomState>,
-    /// The memory that the grants take.
-    grants: usize,
+/// A key, presented to the endpoint of an agent.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct AccessSubject {
+    key: KeyHash,
+    /// Most slugs are short: in the entry itself, not behind a pointer.
+    slug: SmolStr,
 }
 
-impl TenantAccess {
-    pub(super) fn keep_key(&mut self, hash: KeyHash, grant: &Arc<Grant>) {
-        self.hashes.insert(grant.credential.key, hash);
-        self.grants += grant.memory();
-        let replaced = self.keys.insert(hash, Arc::clone(grant));
-        self.grants -= replaced.map_or(0, |replaced| replaced.memory());
-    }
+/// A borrowed [`AccessSubject`].
+#[derive(Debug, Hash)]
+struct AccessSubjectRef<'a> {
+    key: KeyHash,
+    slug: &'a str,
+}
 
-    fn drop_key(&mut self, key: KeyId) {
-        let dropped = self.hashes.remove(&key).and_then(|hash| self.keys.remove(&hash));
-        self.grants -= dropped.map_or(0, |dropped| dropped.memory());
-    }
-
-    pub(super) fn key(&self, hash: KeyHash) -> Option<Arc<Grant>> {
-        self.keys.get(&hash).cloned()
-    }
-
-    pub(super) fn agent(&self, agent: AgentId) -> Option<AgentAccess> {
-        self.agents.get(&agent).cloned()
-    }
-
-    pub(super) fn keep_agent(&mut self, access: AgentAccess) {
-        self.agents.insert(access.agent, access);
-    }
-
-    /// Drops an agent and its keys, which end with it.
-    fn drop_agent(&mut self, agent: AgentId) {
-        self.agents.remove(&agent);
-        self.keys.retain(|_, grant| !grant.credential.ends_with(agent));
-        self.hashes.retain(|_, hash| self.keys.contains_key(hash));
-        self.grants = self.keys.values().map(|grant| grant.memory()).sum();
+impl Equivalent<AccessSubject> for AccessSubjectRef<'_> {
+    fn equivalent(&self, subject: &AccessSubject) -> bool {
+        self.key == subject.key && self.slug == subject.slug
     }
 }
 
-impl Invalidate for TenantAccess {
-    fn invalidate(&mut self, change: &Change) {
-        let uid = change.subject.parse().ok();
-        match (change.kind, uid) {
-            (ChangeKind::Key, Some(uid)) => self.drop_key(KeyId(uid)),
-            (ChangeKind::Agent, Some(uid)) => self.drop_agent(AgentId(uid)),
-            (ChangeKind::Hook, _) => {}
-            _ => *self = Self::default(),
+/// A decision that admits a key to an agent.
+#[derive(Debug, Clone)]
+pub(super) struct AccessDecision {
+    /// The version of everything that decides about access: the decision holds while it is the same.
+    version: u64,
+    caller: Arc<Caller>,
+}
+
+impl Identity {
+    /// The caller that a key makes at the endpoint of the agent `slug`, as decided last or from facts in memory; `None` if facts
+    /// must be loaded, or the key is refused: then [`identify`](Self::identify) and [`admit`](Self::admit) decide.
+    ///
+    /// # Errors
+    /// [`Fault::Unauthenticated`] for a key that is expired or not valid from this address;
+    /// [`Fault::StorageUnavailable`] if memory is not trusted.
+    pub async fn admit_from_memory(
+        &self,
+        (key, slug): (KeyHash, &str),
+        client: ClientAddress,
+    ) -> Result<Option<Arc<Caller>>, Fault> {
+        let last = self.memory.decisions.get(&AccessSubjectRef { key, slug });
+        if let Some(last) = &last {
+            last.caller.touch();
         }
+        if last.is_none() && !self.memory.key_tenants.contains(&key) {
+            return Ok(None);
+        }
+        // The feed is nearly always proven: then no future is polled.
+        if !self.feed_health.is_proven() {
+            self.loader.confirm().await?;
+        }
+        // Read before the facts: a change meanwhile makes the decision void.
+        let version = self.scopes.access_version();
+        let holds = |last: &AccessDecision| last.version == version && !last.caller.is_outdated();
+        let caller = match last.filter(holds) {
+            Some(last) => last.caller,
+            None => match self.caller_in_memory(key, slug).map(Arc::new) {
+                Some(caller) => {
+                    self.keep_decision((key, slug), AccessDecision { version, caller: Arc::clone(&caller) });
+                    caller
+                }
+                None => return Ok(None),
+            },
+        };
+        if let Some(grant) = &caller.grant {
+            self.check_use(grant, client)?;
+        }
+        Ok(Some(caller))
     }
 
-    fn heap(&self) -> usize {
-        table::<(KeyHash, Arc<Grant>)>(self.keys.capacity())
-            + table::<(KeyId, KeyHash)>(self.hashes.capacity())
-            + table::<(AgentId, AgentAccess)>(self.agents.capacity())
-            + self.agents.len() * behind_arc(size_of::<AccessLimits>())
-            + self.grants
+    fn keep_decision(&self, (key, slug): (KeyHash, &str), decision: AccessDecision) {
+        let tenant = decision.caller.credential().map(|credential| credential.tenant);
+        let slug = SmolStr::from(slug);
+        let on_heap = if slug.is_heap_allocated() { behind_arc(slug.len()) } else { 0 };
+        let heap = on_heap + behind_arc(size_of::<Caller>()) + Remembered::MOST_RETAINED;
+        self.memory.decisions.insert(AccessSubject { key, slug }, decision, tenant, heap);
+    }
+
+    /// Checks what decides about a use of a known key, and records the use.
+    pub(super) fn check_use(&self, grant: &Grant, client: ClientAddress) -> Result<(), Fault> {
+        let now = self.check_expiry(grant)?;
+        if grant.networks().is_some_and(|networks| !networks.admit(client)) {
+            return Err(Fault::Unauthenticated);
+        }
+        if grant.note_use(now) {
+            self.key_activity.note(grant.credential.key, now);
+        }
+        Ok(())
+    }
+
+    /// The time now, at which a grant has not expired.
+    pub(super) fn check_expiry(&self, grant: &Grant) -> Result<OffsetDateTime, Fault> {
+        let now = self.system.clock.now();
+        let expired = grant.credential.expires_at.is_some_and(|end| end <= now);
+        if expired { Err(Fault::Unauthenticated) } else { Ok(now) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AccessSubject, AccessSubjectRef, KeyHash};
+    use crate::cache::{MemoryBudget, WeighedCache};
+
+    #[test]
+    fn decision_is_found_for_its_key_and_slug_only() {
+        let decisions = WeighedCache::new(&MemoryBudget::new(1 << 20), "test", |_| false);
+        decisions.insert(AccessSubject { key: KeyHash([1; 32]), slug: "a".into() }, "kept", None, 0);
+        for (key, slug, found) in [(1, "a", Some("kept")), (1, "b", None), (2, "a", None)] {
+            assert_eq!(
+                decisions.get(&AccessSubjectRef { key: KeyHash([key; 32]), slug }),
+                found,
+                "{key} {slug}"
+            );
+        }
     }
 }

@@ -12,7 +12,7 @@ use super::Identity;
 use super::grant::{Grant, PresentedCredential};
 use super::memory::{Directory, DirectoryVersion};
 use crate::model::agent::{Access, AccessLimits, AgentAccess, TenantAddress};
-use crate::model::audit::chain::Digest;
+use crate::model::audit::digest::Digest;
 use crate::model::caller::{Payer, Recognition};
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, Slug, TenantId};

@@ -4,9 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::access::{AccessDecision, AccessSubject};
-use super::grant::{Grant, TenantAccess};
+use super::grant::{AccessDecision, AccessSubject, Grant};
 use super::issued_keys::IssuedKeys;
+use super::tenant_access::TenantAccess;
 use crate::cache::{Cell, CellMap, CellSet, Invalidate, MemoryBudget, ScopeCell, WeighedCache};
 use crate::model::agent::TenantAddress;
 use crate::model::allocated::{allocated, table, texts};

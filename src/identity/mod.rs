@@ -17,6 +17,7 @@ mod look_up;
 mod look_up_limit;
 mod maintenance;
 mod memory;
+mod tenant_access;
 pub mod tenants;
 mod token_grants;
 pub mod tokens;
@@ -29,6 +30,7 @@ use self::look_up_limit::LookUpLimit;
 pub use self::memory::IdentityMemory;
 use self::tokens::Tokens;
 use crate::cache::{Loader, ScopeMap, Writer};
+use crate::feed::FeedHealth;
 use crate::model::system::{Random, System};
 use crate::store::Store;
 
@@ -38,6 +40,7 @@ pub struct Identity {
     store: Store,
     system: System,
     loader: Arc<Loader>,
+    feed_health: Arc<FeedHealth>,
     writer: Arc<Writer>,
     scopes: Arc<ScopeMap>,
     memory: Arc<IdentityMemory>,
@@ -61,13 +64,25 @@ impl Identity {
     pub fn new(
         (store, system): (Store, System),
         (loader, writer, scopes): (Arc<Loader>, Arc<Writer>, Arc<ScopeMap>),
-        memory: Arc<IdentityMemory>,
+        (memory, feed_health): (Arc<IdentityMemory>, Arc<FeedHealth>),
         tokens: Arc<Tokens>,
         limits: IdentityLimits,
     ) -> Self {
         let look_up_limit = LookUpLimit::new(limits.unknown_keys_per_second);
         let key_activity = KeyActivity::default();
-        Self { store, system, loader, writer, scopes, memory, tokens, look_up_limit, key_activity, limits }
+        Self {
+            store,
+            system,
+            loader,
+            feed_health,
+            writer,
+            scopes,
+            memory,
+            tokens,
+            look_up_limit,
+            key_activity,
+            limits,
+        }
     }
 
     /// The current time.

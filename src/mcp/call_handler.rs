@@ -1,6 +1,5 @@
 //! Answers the calls that both eras share: from the cache of encoded results, or from the catalog by way of an encoder.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,31 +8,31 @@ use bytes::Bytes;
 use super::call::Call;
 use super::legacy;
 use super::modern::encode::{self as modern, ResultEnvelope};
-use super::modern::form::InputRequests;
-use super::modern::prompt::PromptRequest;
 use super::refusal::Refusal;
 use super::result::ResultMembers;
-use super::results::{DialectKey, ResultForm, ResultKey, ResultSubject, Results};
+use super::results::{DialectKey, ReadVersion, ResultForm, ResultKey, ResultSubject, Results, Stamp};
 use super::tools::fetched::Fetched;
 use super::tools::{self, blocks};
 use super::version::{ContentTypes, ProtocolVersion, ToolMembers};
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
 use crate::catalog::read::SourceUse;
-use crate::catalog::snapshot::view::View;
+use crate::catalog::snapshot::view::{Answering, View};
 use crate::catalog::snapshot::{AgentPart, AgentSnapshot};
 use crate::http::cursor::CursorSigner;
 use crate::identity::grant::Caller;
 use crate::model::agent::Access;
-use crate::model::fault::{Fault, Outcome};
-use crate::model::prompt::{Prompt, PromptName};
+use crate::model::call::Contents;
+use crate::model::fault::Fault;
+use crate::model::ids::ResourceUri;
 use crate::model::scope::Revision;
+use crate::sources::Outside;
 
 /// The maximum length of a result, encoded, that is encoded on the async thread: a fraction of a millisecond.
 const LIGHT_BYTES: usize = 256 << 10;
 
-/// The maximum length of the arguments of a cached prompt: longer ones are rarely repeated.
-const MAX_KEPT_ARGUMENT_BYTES: usize = 1_024;
+/// The significant bits of the time for which clients may cache content from a source.
+const TIME_BITS: u32 = 7;
 
 /// The dialect that a result is encoded in.
 #[derive(Debug, Clone, Copy)]
@@ -128,92 +127,74 @@ impl CallHandler {
         answered.map_err(|fault| Refusal::of_call(&context.view, call, fault))
     }
 
-    /// The encoded result of a modern `prompts/get`, without the id of the request, and its outcome: a client that shows
-    /// forms is asked for missing arguments.
-    pub(super) async fn handle_prompt(
-        &self,
-        caller: &Caller,
-        request: &PromptRequest<'_>,
-        source_use: &dyn SourceUse,
-    ) -> Result<(Bytes, Outcome), Refusal> {
-        let view = self.catalog.view(caller).await?;
-        let context = CallContext { caller, view, dialect: self.modern(), source_use };
-        let answered = match self.get_requested_prompt(&context, request).await {
-            Err(Fault::MissingArguments(_)) if request.shows_forms() => {
-                let asked = self.ask_for_arguments(&context, request);
-                asked.map(|result| (result, Outcome::InputRequired))
-            }
-            answered => answered.map(|result| (result, Outcome::Ok)),
-        };
-        answered.map_err(|fault| Refusal::of_prompt(&context.view, request.name.as_str(), fault))
-    }
-
-    fn ask_for_arguments(
+    /// The encoded contents of a URI.
+    ///
+    /// # Errors
+    /// [`Fault::ResourceNotFound`], and those of contents that are not in memory.
+    pub(super) async fn read(
         &self,
         context: &CallContext<'_>,
-        request: &PromptRequest<'_>,
-    ) -> Result<Bytes, Fault> {
-        let requests = InputRequests::missing(context.prompt(&request.name)?, &request.arguments);
-        let envelope = envelope(context.caller, context.view.snapshot(), self.ttl);
-        let mut out = Vec::new();
-        modern::input_required(&mut out, &requests, envelope)?;
-        Ok(out.into())
-    }
-
-    async fn get_requested_prompt(
-        &self,
-        context: &CallContext<'_>,
-        request: &PromptRequest<'_>,
-    ) -> Result<Bytes, Fault> {
-        let (name, arguments) = (&request.name, &request.arguments);
-        if request.is_repeated() {
-            let arguments = request.completed(context.prompt(name)?)?;
-            Box::pin(self.get_prompt(context, name, &arguments, ResultForm::Method)).await
-        } else {
-            self.get_prompt(context, name, arguments, ResultForm::Method).await
-        }
-    }
-
-    pub(super) async fn get_prompt(
-        &self,
-        context: &CallContext<'_>,
-        name: &PromptName,
-        arguments: &Arc<BTreeMap<String, String>>,
+        uri: &ResourceUri,
         form: ResultForm,
     ) -> Result<Bytes, Fault> {
-        let prompt = context.prompt(name)?;
-        let types = context.dialect.content_types();
-        let subject = ResultSubject::Prompt(name.clone(), Arc::clone(arguments), types);
-        let key = context.key(subject, prompt.revision, form);
-        if let Some(kept) = self.results.get(&key) {
+        let agent = context.view.snapshot().revision;
+        // One definition answers a URI for all callers, unless a definition of the agent has labels.
+        let shared =
+            (!context.view.has_labels()).then(|| context.read_key(ResultSubject::Read(uri.clone()), form));
+        if let Some(kept) = shared.as_ref().and_then(|key| self.results.read_at(key, agent)) {
             return Ok(kept);
         }
-        let view = context.view.clone();
-        let messages =
-            self.catalog.get_prompt(context.caller, view, name.as_str(), arguments, context.source_use);
-        let messages = Arc::new(Box::pin(messages).await?);
+        let answering = context.view.answering(uri)?;
+        let fetched = if answering.is_sourced() {
+            let fetched = self.catalog.fetch(context.caller, uri, &answering, context.source_use).await?;
+            fetched.map(|fetched| Outside { left: rounded(fetched.left), ..fetched })
+        } else {
+            None
+        };
+        let stamp = fetched.as_ref().map(|fetched| context.stamp(fetched, form));
+        let variant = answering.variant(uri);
+        let key = shared
+            .unwrap_or_else(|| context.read_key(ResultSubject::Variant(Box::new(variant.clone())), form));
+        let is_rendered = matches!(answering, Answering::Rendered(..));
+        let version = ReadVersion { variant, is_rendered, revision: answering.revision(), stamp };
+        if let Some(kept) = self.results.read(&key, &version, agent) {
+            return Ok(kept);
+        }
+        let title = matches!(form, ResultForm::Fetch { .. }).then(|| answering.title().to_owned());
+        let contents = if let Some(fetched) = fetched {
+            answering.contents(uri, &fetched)?
+        } else {
+            // Boxed: the future of a cached result is small to move.
+            let contents = self.catalog.read_resource(context.caller, uri, answering, context.source_use);
+            Box::pin(contents).await?
+        };
         let result = match form {
-            ResultForm::Method => {
-                let encoding = self.encode_long(context, context.dialect, &messages, |messages| {
-                    ResultMembers::messages(messages)
-                });
-                Box::pin(encoding).await?
-            }
-            ResultForm::Tool { .. } => {
-                let known = legacy::content::known(&messages.messages, types);
-                let blocks = blocks::of_messages(&known, self.tool_result_bytes)?;
+            ResultForm::Method => Box::pin(self.encode_contents(context, &contents)).await?,
+            ResultForm::Tool { offset, .. } => {
+                let types = context.dialect.content_types();
+                let blocks = blocks::of_contents(&contents, offset, self.tool_result_bytes, types)?;
                 context.encode(ResultMembers::blocks(&blocks))?
             }
             ResultForm::Fetch { .. } => {
-                let fetched = Fetched::of_messages(prompt, &messages, self.tool_result_bytes);
+                let title = title.unwrap_or_default();
+                let fetched = Fetched::of_contents(&title, &contents, self.tool_result_bytes)?;
                 context.encode_object(&fetched.into_json()?)?
             }
         };
-        let length: usize = arguments.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if messages.settled && Some(messages.revision) == key.revision && length <= MAX_KEPT_ARGUMENT_BYTES {
-            self.results.keep(key, &result, context.caller.tenant);
+        // The revision differs if the definition changed meanwhile and its contents were purged.
+        if contents.revision == version.revision && contents.fresh_for.is_some() == version.stamp.is_some() {
+            self.results.keep_read(key, version, agent, (&result, context.caller.tenant));
         }
         Ok(result)
+    }
+
+    /// The result of a read: clients may cache content from a source for as long as the gateway does.
+    async fn encode_contents(&self, context: &CallContext<'_>, contents: &Contents) -> Result<Bytes, Fault> {
+        let dialect = match (context.dialect, contents.fresh_for) {
+            (Dialect::Modern { .. }, Some(ttl)) => Dialect::Modern { ttl },
+            (dialect, _) => dialect,
+        };
+        self.encode_long(context, dialect, contents, |contents| ResultMembers::contents(contents)).await
     }
 
     /// The result with the members of `value`. A long one is encoded off the async threads with a render permit of the payer,
@@ -237,11 +218,6 @@ impl CallHandler {
 }
 
 impl CallContext<'_> {
-    fn prompt(&self, name: &PromptName) -> Result<&Arc<Prompt>, Fault> {
-        let prompt = self.view.get(name.as_str());
-        prompt.ok_or_else(|| Fault::unknown_prompt(name.as_str()))
-    }
-
     /// The key of a result whose subject was changed last at a revision.
     pub(super) fn key(&self, subject: ResultSubject, revision: Revision, form: ResultForm) -> ResultKey {
         ResultKey { revision: Some(revision), ..self.read_key(subject, form) }
@@ -258,6 +234,15 @@ impl CallContext<'_> {
         };
         let (agent, timeline) = (self.caller.agent, self.view.snapshot().timeline);
         ResultKey { agent, dialect, subject, form, timeline, revision: None, cursor: None }
+    }
+
+    /// What a result with fetched content depends on beside its key.
+    fn stamp(&self, fetched: &Outside, form: ResultForm) -> Stamp {
+        let ttl = match (self.dialect, form) {
+            (Dialect::Modern { .. }, ResultForm::Method) => Some(fetched.left),
+            _ => None,
+        };
+        Stamp { fetched: fetched.id, ttl }
     }
 
     /// The form of a tool's result, from an offset in the text on.
@@ -312,5 +297,32 @@ pub(super) fn envelope<'a>(
         agent: &snapshot.description,
         access: if caller.is_answered_as_anonymous() { Access::Public } else { Access::Key },
         ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// A time of at most `left`, less by at most a 64th: few times differ, so that what is encoded with one is answered for a
+/// while.
+fn rounded(left: Duration) -> Duration {
+    let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    let dropped = (u64::BITS - millis.leading_zeros()).saturating_sub(TIME_BITS);
+    Duration::from_millis(millis >> dropped << dropped)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use super::rounded;
+
+    #[test]
+    fn rounded_times_are_few_and_never_longer() {
+        let millis = |left| u64::try_from(rounded(Duration::from_millis(left)).as_millis()).unwrap();
+        for left in (0..100_000).chain([86_400_000, u64::from(u32::MAX)]) {
+            let rounded = millis(left);
+            assert!(rounded <= left && left - rounded <= left / 64, "{left}: {rounded}");
+        }
+        assert_eq!((0..=5_000).map(millis).collect::<BTreeSet<_>>().len(), 463);
+        assert_eq!(rounded(Duration::from_micros(7_999)), Duration::from_millis(7));
     }
 }

@@ -13,18 +13,19 @@ use super::legacy::decode::{
 use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
 use super::modern::encode as modern_encode;
 use super::refusal::Refusal;
-use super::reply::{Reply, accepted, ok};
-use super::request::{McpRequest, WorkInProgress, calls_of, cost_of, label_of};
+use super::reply::{Reply, accepted};
+use super::request::{McpRequest, WorkInProgress, calls_of, label_of};
 use super::version::ProtocolVersion;
 use super::wire::{
     BatchAnswers, Incoming, Message, Rejected, RequestId, error_message, parse, result_pieces,
 };
 use crate::catalog::snapshot::AgentPart;
-use crate::http::body::Body;
+use crate::http::body::{Body, json_response};
 use crate::http::media_type;
 use crate::identity::grant::Caller;
+use crate::model::audit::event::Outcome;
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::{Fault, Outcome};
+use crate::model::fault::Fault;
 use crate::model::method::Era;
 use crate::model::scope::Scope;
 use crate::model::session::Session;
@@ -61,10 +62,14 @@ impl Endpoint {
             _ => version,
         };
         let reply = Reply { era, version, id };
-        let accepted = media_type::check_accept(&request.parts.headers).or_else(|fault| match &incoming {
-            Ok(incoming) if !incoming.is_answered() => Ok(()),
-            _ => Err(fault),
-        });
+        let accepted = if headers.accepts_usual {
+            Ok(())
+        } else {
+            media_type::check_accept(&request.parts.headers).or_else(|fault| match &incoming {
+                Ok(incoming) if !incoming.is_answered() => Ok(()),
+                _ => Err(fault),
+            })
+        };
         let response = match (&incoming, charged.as_ref().and(accepted.as_ref())) {
             (_, Err(fault)) => reply.fault(request, fault),
             (Err(rejected), Ok(())) => reply.fault(request, &rejected.fault),
@@ -82,7 +87,7 @@ impl Endpoint {
         admission: &Admission<'_>,
         (era, incoming): (Era, &Result<Incoming<'_>, Rejected<'_>>),
     ) -> Result<(), Fault> {
-        request.rate_limit = admission.charge(cost_of(&self.options.costs, era, incoming))?;
+        request.rate_limit = admission.charge(self.options.costs.of(era, incoming))?;
         if let Ok(incoming) = incoming {
             self.recorder.usage().take_calls(caller.into(), calls_of(era, incoming)).await?;
         }
@@ -97,30 +102,25 @@ impl Endpoint {
         incoming: &Incoming<'_>,
         reply: Reply<'_>,
     ) -> Response<Body> {
-        match reply.era {
-            RequestEra::Modern => self.modern(request, caller, headers, incoming, &reply).await,
-            RequestEra::Legacy(VersionSource::Session) => {
-                match self.session(caller, headers, request).await {
-                    Ok(session) => {
-                        let version = ProtocolVersion::parse(&session.version);
-                        let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
-                        let legacy = LegacyContext { caller, version, session: Some(&session) };
-                        let reply = Reply { version: Some(version), ..reply };
-                        self.legacy(request, legacy, incoming, &reply).await
-                    }
-                    Err(fault) => reply.fault(request, &fault),
-                }
-            }
-            RequestEra::Legacy(VersionSource::Sessionless(version)) => {
-                let legacy = LegacyContext { caller, version, session: None };
-                self.legacy(request, legacy, incoming, &reply).await
-            }
-            RequestEra::Legacy(VersionSource::Negotiation) => {
-                let version = ProtocolVersion::NEWEST_LEGACY;
-                let legacy = LegacyContext { caller, version, session: None };
-                self.legacy(request, legacy, incoming, &reply).await
-            }
+        let source = match reply.era {
+            RequestEra::Modern => return self.modern(request, caller, headers, incoming, &reply).await,
+            RequestEra::Legacy(source) => source,
+        };
+        let (version, session) = match source {
+            VersionSource::Session => match self.session(caller, headers, request).await {
+                Ok(session) => (ProtocolVersion::parse(&session.version), Some(session)),
+                Err(fault) => return reply.fault(request, &fault),
+            },
+            VersionSource::Sessionless(version) => (Some(version), None),
+            VersionSource::Negotiation => (None, None),
+        };
+        let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
+        let reply = Reply { version: session.as_ref().map_or(reply.version, |_| Some(version)), ..reply };
+        if !admits_json(request, headers) && incoming.is_answered() {
+            return reply.fault(request, &media_type::NO_JSON);
         }
+        let legacy = LegacyContext { caller, version, session: session.as_deref() };
+        self.legacy(request, legacy, incoming, &reply).await
     }
 
     async fn modern(
@@ -144,7 +144,7 @@ impl Endpoint {
                 let listening = Box::pin(self.listen(request, caller, filter, call.id)).await;
                 return listening.unwrap_or_else(|fault| reply.fault(request, &fault));
             }
-            _ if !media_type::admits_json(&request.parts.headers) => Err(media_type::NO_JSON.into()),
+            _ if !admits_json(request, headers) => Err(media_type::NO_JSON.into()),
             ModernMethod::Discover => Box::pin(self.discover(caller)).await.map_err(Refusal::from),
             ModernMethod::GetPrompt(prompt) => {
                 let answered = self.call_handler.handle_prompt(caller, prompt, &request.work).await;
@@ -159,7 +159,7 @@ impl Endpoint {
             }
         };
         match result {
-            Ok(result) => ok(result_pieces(call.id, result)),
+            Ok(result) => json_response(result_pieces(call.id, result)),
             Err(refusal) => reply.refused(request, refusal),
         }
     }
@@ -178,9 +178,6 @@ impl Endpoint {
         incoming: &Incoming<'_>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
-        if !media_type::admits_json(&request.parts.headers) && incoming.is_answered() {
-            return reply.fault(request, &media_type::NO_JSON);
-        }
         match incoming {
             Incoming::Message(message) => match legacy_decode::decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
@@ -190,7 +187,7 @@ impl Endpoint {
                     Box::pin(opened).await.unwrap_or_else(|fault| reply.fault(request, &fault))
                 }
                 Ok(LegacyMessage::Call(call)) => match self.call(legacy, &call, &request.work).await {
-                    Ok(result) => ok(result_pieces(call.id, result)),
+                    Ok(result) => json_response(result_pieces(call.id, result)),
                     Err(refusal) => reply.refused(request, refusal),
                 },
                 Err(fault) => reply.fault(request, &fault),
@@ -224,7 +221,7 @@ impl Endpoint {
         request.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();
         legacy::encode::initialize(&mut result, asked.version, &view.snapshot().description)?;
-        let mut response = ok(result_pieces(id, result.into()));
+        let mut response = json_response(result_pieces(id, result.into()));
         let mut header = HeaderValue::try_from(session.id().reveal())
             .map_err(|_| Fault::Internal("session id is not a header value".to_owned()))?;
         header.set_sensitive(true);
@@ -317,8 +314,13 @@ impl Endpoint {
             };
             request.answered(message.as_ref().ok(), outcome, length);
         }
-        answers.into_body().map_or_else(accepted, ok)
+        answers.into_body().map_or_else(accepted, json_response)
     }
+}
+
+/// Whether the client accepts JSON.
+fn admits_json(request: &McpRequest<'_>, headers: &McpHeaders<'_>) -> bool {
+    headers.accepts_usual || media_type::admits_json(&request.parts.headers)
 }
 
 /// The revision that a request names or, without a session, is assumed to be in.

@@ -11,13 +11,12 @@ use tokio_util::sync::CancellationToken;
 use super::call_handler::CallHandler;
 use super::era::{self, McpHeaders};
 use super::reply::{fail, method_not_allowed, no_content, refuse, refuse_read};
-use super::request::{McpRequest, calls_of, cost_of, label_of};
+use super::request::{McpRequest, RequestCosts, calls_of, label_of};
 pub use super::streams::StreamStats;
 use super::streams::Streams;
 use super::wire::parse;
 use crate::cache::MemoryBudget;
 use crate::catalog::Catalog;
-use crate::config::Costs;
 use crate::feed::{Feed, FeedStats};
 use crate::http::body::{self, Body, Received};
 use crate::http::context::MethodLabel;
@@ -28,9 +27,9 @@ use crate::http::origin::FOREIGN_HOST;
 use crate::http::recorder::RequestRecorder;
 use crate::http::refusals;
 use crate::identity::grant::{Caller, PresentedCredential};
-use crate::model::audit::event::Actor;
-use crate::model::fault::{Fault, Outcome};
-use crate::model::method::Era;
+use crate::model::audit::event::{Actor, Outcome};
+use crate::model::fault::Fault;
+use crate::model::method::{CostClass, Era};
 use crate::model::session::{Session, SessionId};
 use crate::quota::limits::{Admission, WorkPermit};
 use crate::sessions::Sessions;
@@ -56,7 +55,7 @@ pub struct EndpointOptions {
     /// The maximum number of URIs that one stream subscribes to.
     pub uris_per_stream: usize,
     /// The costs of requests, in rate limit units.
-    pub costs: Costs,
+    pub costs: RequestCosts,
 }
 
 /// The MCP endpoints of all agents.
@@ -146,7 +145,7 @@ impl Endpoint {
         }
         request.awaits_body = true;
         let reserve = |bytes| admission.reserve(bytes);
-        let other = self.options.costs.other;
+        let other = self.options.costs.other();
         // A body that has not arrived when the time of the request is over, which drops this future, costs as one that is too
         // slow does.
         let unpaid = scopeguard::guard((), |()| _ = admission.charge(other));
@@ -213,7 +212,7 @@ impl Endpoint {
 
     /// Refuses a caller that has exhausted its rate or quota before the body is read, whatever its headers name.
     fn check_allowance(&self, caller: &Caller, admission: &Admission<'_>) -> Result<(), Fault> {
-        self.options.costs.least().map_or(Ok(()), |least| admission.check(least))?;
+        self.options.costs.least.map_or(Ok(()), |least| admission.check(least))?;
         self.recorder.usage().check(caller.into())
     }
 
@@ -235,7 +234,7 @@ impl Endpoint {
         let era = era::decide(&request.headers, &incoming);
         request.classified(label_of(incoming.as_ref()), era.era());
         let free = match fault {
-            Fault::RateLimited { .. } => cost_of(&self.options.costs, era.era(), &incoming) == 0,
+            Fault::RateLimited { .. } => self.options.costs.of(era.era(), &incoming) == 0,
             _ => incoming.as_ref().is_ok_and(|incoming| calls_of(era.era(), incoming) == 0),
         };
         if free { self.work(request, caller, admission, &bytes).await } else { fail(request, fault) }
@@ -267,7 +266,7 @@ impl Endpoint {
 
     /// Refuses the HTTP method, which no credential is needed for: the address is charged.
     fn method_not_allowed(&self, request: &mut McpRequest<'_>, allowed: &'static str) -> Response<Body> {
-        match self.authenticator.limits().charge_visit(request.client(), self.options.costs.other) {
+        match self.authenticator.limits().charge_visit(request.client(), self.options.costs.other()) {
             Ok(status) => {
                 request.rate_limit = status;
                 method_not_allowed(allowed)
@@ -288,7 +287,8 @@ impl Endpoint {
         let _working = Self::begin_work(request, &admission)?;
         // Charged first: a session that does not exist is looked up in the database.
         let costs = &self.options.costs;
-        request.rate_limit = admission.charge(if streams { costs.stream } else { costs.other })?;
+        request.rate_limit =
+            admission.charge(if streams { costs.of_class(CostClass::Stream) } else { costs.other() })?;
         let session = self.session(&caller, headers, request).await?;
         if streams {
             self.open_session_stream(request, &caller, &session).await
@@ -299,9 +299,11 @@ impl Endpoint {
 
     async fn admit_message(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         let caller = self.admit(request).await?;
-        if let Err(fault) = media_type::check_json(&request.parts.headers) {
+        if !request.headers.declares_usual
+            && let Err(fault) = media_type::check_json(&request.parts.headers)
+        {
             let admission = self.authenticator.limits().admit(&(&*caller).into(), request.client())?;
-            request.rate_limit = admission.charge(self.options.costs.other)?;
+            request.rate_limit = admission.charge(self.options.costs.other())?;
             return Err(fault);
         }
         Ok(caller)
@@ -370,7 +372,7 @@ impl Endpoint {
         if let (Err(Fault::InsufficientScope(_) | Fault::AgentDisabled), Some(grant)) = (&admitted, &grant) {
             let costs = &self.options.costs;
             request.rate_limit =
-                self.authenticator.limits().charge_refused(&grant.credential, costs.other)?;
+                self.authenticator.limits().charge_refused(&grant.credential, costs.other())?;
         }
         admitted.map(Arc::new)
     }

@@ -11,6 +11,14 @@ const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 const SESSION_ID: &str = "mcp-session-id";
+const ACCEPT: &str = "accept";
+const CONTENT_TYPE: &str = "content-type";
+const CONTENT_ENCODING: &str = "content-encoding";
+
+/// The values of `Accept` that conforming clients send.
+const USUAL_ACCEPT: [&str; 2] =
+    ["application/json, text/event-stream", "text/event-stream, application/json"];
+const USUAL_CONTENT_TYPE: &str = "application/json";
 
 /// One header of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,7 +32,7 @@ pub enum Field<'a> {
     Malformed(String),
 }
 
-/// The headers of MCP.
+/// The headers of MCP, and whether those of media types need parsing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct McpHeaders<'a> {
     /// `MCP-Protocol-Version`.
@@ -35,12 +43,17 @@ pub struct McpHeaders<'a> {
     pub name: Field<'a>,
     /// `Mcp-Session-Id`.
     pub session_id: Field<'a>,
+    /// Whether `Accept` is what conforming clients send: JSON and events are accepted, and `media_type` need not parse it.
+    pub accepts_usual: bool,
+    /// Whether `Content-Type` is what conforming clients send, and the body is not encoded: `media_type` need not parse it.
+    pub declares_usual: bool,
 }
 
 impl<'a> McpHeaders<'a> {
     /// Reads them from the headers of a request.
     pub fn read(headers: &'a HeaderMap) -> Self {
         let mut read = Self::default();
+        let (mut accepts, mut types, mut encodings) = (0, 0, 0);
         // One pass over the sent headers costs less than a look-up for each known one.
         for (name, value) in headers {
             let field = match name.as_str() {
@@ -48,10 +61,25 @@ impl<'a> McpHeaders<'a> {
                 METHOD => &mut read.method,
                 NAME => &mut read.name,
                 SESSION_ID => &mut read.session_id,
+                ACCEPT => {
+                    accepts += 1;
+                    read.accepts_usual = accepts == 1 && USUAL_ACCEPT.iter().any(|usual| value == usual);
+                    continue;
+                }
+                CONTENT_TYPE => {
+                    types += 1;
+                    read.declares_usual = types == 1 && value == USUAL_CONTENT_TYPE;
+                    continue;
+                }
+                CONTENT_ENCODING => {
+                    encodings += 1;
+                    continue;
+                }
                 _ => continue,
             };
             *field = if field.is_present() { Field::of_all(headers, name) } else { Field::of(value) };
         }
+        read.declares_usual &= encodings == 0;
         read
     }
 }
@@ -174,6 +202,7 @@ mod tests {
     use http::{HeaderMap, HeaderName, HeaderValue};
 
     use super::{Field, McpHeaders, RequestEra, VersionSource, decide, named_version};
+    use crate::http::media_type;
     use crate::mcp::version::ProtocolVersion;
     use crate::mcp::version::ProtocolVersion::{V2024_11_05, V2025_03_26, V2025_11_25, V2026_07_28};
     use crate::mcp::wire::parse;
@@ -211,8 +240,41 @@ mod tests {
             method: Field::Value(names[1]),
             name: Field::Value(names[2]),
             session_id: Field::Value(names[3]),
+            accepts_usual: false,
+            declares_usual: false,
         };
         assert_eq!(McpHeaders::read(&headers), expected);
+    }
+
+    /// Whether `Accept` and `Content-Type` are the usual ones, which must be what the rules of media types admit.
+    fn usual(sent: &[(&'static str, &'static str)]) -> (bool, bool) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in sent {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let McpHeaders { accepts_usual, declares_usual, .. } = McpHeaders::read(&headers);
+        let admitted = [media_type::admits_json(&headers), media_type::admits_events(&headers)];
+        assert!(!accepts_usual || admitted == [true; 2] && media_type::check_accept(&headers).is_ok());
+        assert!(!declares_usual || media_type::check_json(&headers).is_ok());
+        (accepts_usual, declares_usual)
+    }
+
+    #[test]
+    fn usual_media_types_need_no_parsing() {
+        let (json, both) = (("content-type", "application/json"), ("accept", super::USUAL_ACCEPT[0]));
+        assert_eq!(usual(&[json, both]), (true, true));
+        assert_eq!(usual(&[("accept", super::USUAL_ACCEPT[1])]), (true, false));
+        for other in [both, ("accept", "text/html"), ("accept", "")] {
+            assert_eq!(usual(&[both, other, json]), (false, true), "{other:?}");
+        }
+        for other in [json, ("content-type", "text/plain"), ("content-encoding", "identity")] {
+            assert_eq!(usual(&[other, json, both, json]), (true, false), "{other:?}");
+            assert_eq!(usual(&[json, both, other]), (true, false), "{other:?}");
+        }
+        assert_eq!(
+            usual(&[("accept", "application/json"), ("content-type", "application/json; charset=utf-8")]),
+            (false, false)
+        );
     }
 
     const PLAIN: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -222,7 +284,13 @@ mod tests {
     fn headers(version: Option<&'static str>, session: Option<&'static str>) -> McpHeaders<'static> {
         let field = |value: Option<&'static str>| value.map_or(Field::Absent, Field::Value);
         let (method, name) = (Field::Value("resources/read"), Field::Value("a:b"));
-        McpHeaders { protocol_version: field(version), method, name, session_id: field(session) }
+        McpHeaders {
+            protocol_version: field(version),
+            method,
+            name,
+            session_id: field(session),
+            ..McpHeaders::default()
+        }
     }
 
     #[test]

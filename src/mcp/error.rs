@@ -7,7 +7,8 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 
 use super::version::ProtocolVersion;
-use crate::model::fault::{Fault, Outcome};
+use crate::model::audit::event::Outcome;
+use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::limits::LimitScope;
 

@@ -22,7 +22,7 @@ pub mod modern;
 mod notification;
 mod open_stream;
 mod pages;
-mod reads;
+mod prompts;
 mod refusal;
 pub mod reply;
 pub mod request;

@@ -1,7 +1,7 @@
 //! HTTP responses: results, errors in the dialect of the request with its id, and empty bodies.
 
-use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
 
 use super::era::{self, McpHeaders, RequestEra};
@@ -12,9 +12,8 @@ use super::refusal::Refusal;
 use super::request::{McpRequest, label_of};
 use super::version::ProtocolVersion;
 use super::wire::{Incoming, Rejected, RequestId, error_message, parse, result_pieces};
-use crate::http::body::Body;
-use crate::http::problem;
-use crate::http::refusals;
+use crate::http::body::{Body, json_response};
+use crate::http::{problem, refusals};
 use crate::model::fault::Fault;
 use crate::model::method::Method;
 use crate::quota::limits;
@@ -66,7 +65,7 @@ impl<'a> Reply<'a> {
         match (self.id, refusal.result) {
             (Some(id), Some(result)) => {
                 request.failed(refusal.fault.outcome(), self.era.era());
-                ok(result_pieces(id, result))
+                json_response(result_pieces(id, result))
             }
             _ => self.fault(request, &refusal.fault),
         }
@@ -87,7 +86,7 @@ impl<'a> Reply<'a> {
     }
 
     fn response(&self, error: &RpcError) -> Response<Body> {
-        let mut response = ok(Body::from(error_message(self.id, self.version, error)));
+        let mut response = json_response(Body::from(error_message(self.id, self.version, error)));
         *response.status_mut() = error.status;
         if let Some(wait) = error.retry_after {
             response.headers_mut().insert(RETRY_AFTER, limits::retry_after(wait));
@@ -125,12 +124,6 @@ pub(super) async fn refuse(
 /// Refuses a request whose body is read.
 pub(super) fn refuse_read(request: &mut McpRequest<'_>, fault: &Fault, body: &[u8]) -> Response<Body> {
     Reply::refusal(request, body).fault(request, fault)
-}
-
-pub(super) fn ok(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
 }
 
 pub(super) fn accepted() -> Response<Body> {

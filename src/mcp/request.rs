@@ -1,6 +1,7 @@
 //! A request to an MCP endpoint: its context, headers and permits, and the cost of its body by its methods.
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,18 +14,16 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::era::McpHeaders;
 use super::tools;
 use super::version::ProtocolVersion;
-use super::wire::members::{Members, text_of};
-use super::wire::parts::{META_CLIENT_INFO, META_TRACEPARENT};
+use super::wire::members::{META_CLIENT_INFO, META_TRACEPARENT, Members, text_of};
 use super::wire::{Incoming, Message, MethodName, Rejected, Request, message};
 use crate::catalog::read::SourceUse;
 use crate::config::Costs;
-use crate::http::context::MethodLabel;
-use crate::http::context::{BatchMessage, HiddenCheck, RequestContext};
+use crate::http::context::{BatchMessage, HiddenCheck, MethodLabel, RequestContext};
 use crate::http::refusals::{REFUSED_BODY, Refusals};
 use crate::identity::grant::Caller;
-use crate::model::audit::event::{ClientName, named, subject};
+use crate::model::audit::event::{ClientName, Outcome, named, subject};
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::{Fault, Outcome};
+use crate::model::fault::Fault;
 use crate::model::ids::{SessionUid, Slug};
 use crate::model::method::{CostClass, Era, Method};
 use crate::model::session::Session;
@@ -274,19 +273,46 @@ pub(super) fn label_of(incoming: Result<&Incoming<'_>, &Rejected<'_>>) -> Method
     }
 }
 
-/// The cost of a body, by its era and its methods alone; of a batch, the sum of its members, unless its era has none.
-pub(super) fn cost_of(costs: &Costs, era: Era, incoming: &Result<Incoming<'_>, Rejected<'_>>) -> u32 {
-    let cost = |message: &Message<'_>| match message {
-        Message::Request(request) => costs.of(class_of(request, era)),
-        Message::Notification { .. } | Message::Response => costs.other,
-    };
-    match incoming {
-        Ok(Incoming::Message(message)) => cost(message),
-        Ok(Incoming::Batch(members)) if era == Era::Legacy => members
-            .iter()
-            .map(|member| message(member.get()).map_or(costs.other, |message| cost(&message)))
-            .sum(),
-        Ok(Incoming::Batch(_)) | Err(_) => costs.other,
+/// The costs of requests to MCP endpoints, computed from the settings once.
+#[derive(Debug, Clone)]
+pub struct RequestCosts {
+    /// By [`CostClass`].
+    by_class: [u32; CostClass::ALL.len()],
+    /// The lowest cost of a request that is not free.
+    pub(super) least: Option<NonZeroU32>,
+}
+
+impl From<&Costs> for RequestCosts {
+    fn from(costs: &Costs) -> Self {
+        Self { by_class: CostClass::ALL.map(|class| costs.of(class)), least: costs.least() }
+    }
+}
+
+impl RequestCosts {
+    /// The cost of a request of this class.
+    pub(super) fn of_class(&self, class: CostClass) -> u32 {
+        self.by_class[class as usize]
+    }
+
+    /// The cost of every other request: of an unknown method, of a notification, of one that is refused for its body.
+    pub(super) fn other(&self) -> u32 {
+        self.of_class(CostClass::Other)
+    }
+
+    /// The cost of a body, by its era and its methods alone; of a batch, the sum of its members, unless its era has none.
+    pub(super) fn of(&self, era: Era, incoming: &Result<Incoming<'_>, Rejected<'_>>) -> u32 {
+        let cost = |message: &Message<'_>| match message {
+            Message::Request(request) => self.of_class(class_of(request, era)),
+            Message::Notification { .. } | Message::Response => self.other(),
+        };
+        match incoming {
+            Ok(Incoming::Message(message)) => cost(message),
+            Ok(Incoming::Batch(members)) if era == Era::Legacy => members
+                .iter()
+                .map(|member| message(member.get()).map_or(self.other(), |message| cost(&message)))
+                .sum(),
+            Ok(Incoming::Batch(_)) | Err(_) => self.other(),
+        }
     }
 }
 

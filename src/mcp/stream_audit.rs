@@ -8,8 +8,7 @@ use super::request::McpRequest;
 use super::streams::StreamEnd;
 use crate::http::context::{ChargedQuotas, micros};
 use crate::http::recorder::RequestRecorder;
-use crate::model::audit::event::Event;
-use crate::model::fault::Outcome;
+use crate::model::audit::event::{Event, Outcome};
 
 /// Records a stream's end when it is dropped.
 #[derive(Debug)]

@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CountGuard, KeyedCounts};
 use crate::identity::grant::Caller;
+use crate::model::audit::event::Outcome;
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::{Fault, Outcome};
+use crate::model::fault::Fault;
 use crate::model::ids::{KeyId, SessionUid, TenantId};
 use crate::model::limits::{LimitScope, Limited};
 use crate::model::method::Era;

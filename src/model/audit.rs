@@ -2,6 +2,7 @@
 
 pub mod chain;
 pub mod checkpoint;
+pub mod digest;
 pub mod encoding;
 pub mod event;
 pub mod fingerprint;

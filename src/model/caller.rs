@@ -64,7 +64,8 @@ pub enum Reach {
     Agents(Vec<AgentId>),
 }
 
-/// A verified credential. What each request needs comes first, in two lines of the processor's caches.
+/// A verified credential. What each request needs, up to its kind, comes first: in a grant, in two lines of the
+/// processor's caches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[repr(C)]
 pub struct Credential {
@@ -74,10 +75,10 @@ pub struct Credential {
     pub principal: PrincipalId,
     /// When it expires.
     pub expires_at: Option<OffsetDateTime>,
-    /// Limits of the credential.
-    pub limits: KeyLimits,
     /// Kind of the credential.
     pub kind: CredentialKind,
+    /// Limits of the credential.
+    pub limits: KeyLimits,
     /// Networks from which it may be used.
     pub networks: Networks,
     /// Tenant with whose scope the credential changes.

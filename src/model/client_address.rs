@@ -106,6 +106,11 @@ impl Networks {
         Ok(Self(networks.into()))
     }
 
+    /// Whether any address is allowed.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// In CIDR notation.
     pub fn to_texts(&self) -> Vec<String> {
         self.0.iter().map(ToString::to_string).collect()

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::audit::chain::Digest;
+use super::audit::digest::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::fault::Fault;
 use super::ids::{ConnectionId, Slug, TenantId};

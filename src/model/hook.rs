@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::audit::chain::Digest;
+use super::audit::digest::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::connection::Sealed;
 use super::ids::{AgentRef, HookId, ResourceUri, Slug};

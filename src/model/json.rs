@@ -1,4 +1,4 @@
-//! JSON validation: bounded depth, no NUL, no lone surrogates, no duplicate members; stored as it was sent.
+//! JSON validation: no NUL, no lone surrogates, no duplicate members; stored as it was sent.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,9 +8,6 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-/// Maximum nesting depth of a message.
-pub const MAX_DEPTH: usize = 64;
 
 /// Why valid JSON is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,50 +32,6 @@ pub enum JsonError {
 /// The text of JSON that is stored as it was sent.
 pub fn raw_text(raw: Option<&RawValue>) -> Option<&str> {
     raw.map(RawValue::get)
-}
-
-/// Whether a text nests deeper than [`MAX_DEPTH`]. One pass without allocation; the text need not be valid
-/// JSON.
-pub fn is_too_deep(text: &[u8]) -> bool {
-    // Few texts have that many brackets, and counting them is faster than tracking which are open.
-    opening_brackets(text) > MAX_DEPTH && nests_too_deep(text)
-}
-
-/// Counts in `u8` per chunk, which is vectorized.
-fn opening_brackets(text: &[u8]) -> usize {
-    let count = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(matches!(byte, b'[' | b'{'))).sum::<u8>();
-    text.chunks(u8::MAX.into()).map(|bytes| usize::from(count(bytes))).sum()
-}
-
-fn nests_too_deep(text: &[u8]) -> bool {
-    let mut depth = 0_usize;
-    let mut bytes = text.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'[' | b'{' => {
-                depth += 1;
-                if depth > MAX_DEPTH {
-                    return true;
-                }
-            }
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            b'"' => skip_string(&mut bytes),
-            _ => {}
-        }
-    }
-    false
-}
-
-fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => {
-                bytes.next();
-            }
-            _ => {}
-        }
-    }
 }
 
 /// Parses stored JSON and checks that its strings are representable and free of NUL, and that no object has a
@@ -193,20 +146,9 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{JsonError, Object, check, is_too_deep};
+    use super::{JsonError, Object, check};
     use serde::Deserialize;
     use serde_json::value::RawValue;
-
-    #[test]
-    fn depth_is_counted_outside_strings() {
-        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
-        assert!(!is_too_deep(nested(64).as_bytes()));
-        assert!(is_too_deep(nested(65).as_bytes()));
-        assert!(is_too_deep(nested(1_000).as_bytes()));
-        assert!(!is_too_deep(format!("\"{}\"", "[".repeat(100)).as_bytes()));
-        assert!(!is_too_deep(format!("\"\\\"{}\"", "{".repeat(100)).as_bytes()));
-        assert!(!is_too_deep("[]".repeat(100).as_bytes()));
-    }
 
     #[test]
     fn json_that_cannot_be_stored_is_rejected() {

@@ -186,9 +186,12 @@ pub enum CallerLabels {
 pub struct LabelsDigest(pub [u8; 8]);
 
 impl CallerLabels {
+    /// No labels.
+    pub const NONE: Self = Self::These(Labels(None));
+
     /// Whether the caller sees only definitions without labels.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        *self == Self::NONE
     }
 
     /// Whether a definition with these labels is visible to the caller.
@@ -228,7 +231,7 @@ impl CallerLabels {
 
 impl Default for CallerLabels {
     fn default() -> Self {
-        Self::These(Labels::default())
+        Self::NONE
     }
 }
 

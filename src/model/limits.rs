@@ -47,11 +47,6 @@ impl Rate {
             (rate, None) | (None, rate) => rate,
         }
     }
-
-    /// The time until `units` are refilled, in seconds, rounded up.
-    pub fn seconds(self, units: u32) -> u32 {
-        units.div_ceil(self.per_second.get())
-    }
 }
 
 /// A rate set for one key, agent or tenant, overriding the default of the settings.
@@ -263,17 +258,6 @@ pub struct Usage {
     pub bytes_out: u64,
 }
 
-impl Usage {
-    /// Adds the counters of `other`.
-    pub fn add(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.errors += other.errors;
-        self.denied += other.denied;
-        self.bytes_in += other.bytes_in;
-        self.bytes_out += other.bytes_out;
-    }
-}
-
 /// Usage of an agent by one method.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsageRow {
@@ -358,11 +342,5 @@ mod tests {
         assert_eq!(effective(None, Some(5)), Rate::new(200, 5));
         assert_eq!(effective(Some(0), Some(5)), None);
         assert_eq!(RateLimit { per_second: None, burst: Some(5) }.effective(None), None);
-    }
-
-    #[test]
-    fn refill_time_is_rounded_up_to_seconds() {
-        let rate = Rate::new(3, 10).unwrap();
-        assert_eq!([0, 1, 3, 4].map(|units| rate.seconds(units)), [0, 1, 1, 2]);
     }
 }

@@ -26,9 +26,22 @@ impl Era {
     }
 }
 
-/// The settings of `[costs]` that price a method.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CostClass {
+macro_rules! cost_classes {
+    ($($(#[$doc:meta])* $class:ident,)+) => {
+        /// The settings of `[costs]` that price a method.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum CostClass {
+            $($(#[$doc])* $class,)+
+        }
+
+        impl CostClass {
+            /// Every class, in the order of their numbers.
+            pub const ALL: [Self; [$(stringify!($class)),+].len()] = [$(Self::$class),+];
+        }
+    };
+}
+
+cost_classes! {
     /// `costs.list`.
     List,
     /// `costs.read`.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::allocated::{allocated, behind_arc, texts};
-use super::audit::event::Digest;
+use super::audit::digest::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::completion::CompletionValues;
 use super::content::{ContentHash, NewContent};

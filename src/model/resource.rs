@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
 use super::allocated::{allocated, behind_arc, texts};
-use super::audit::event::Digest;
+use super::audit::digest::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::content::ContentHash;
 use super::definition::{DefinitionKind, Difference};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use uri_template::UriTemplate;
 
 use super::allocated::{behind_arc, texts};
-use super::audit::event::Digest;
+use super::audit::digest::Digest;
 use super::audit::fingerprint::{Fingerprint, Parts};
 use super::completion::{CompletionValues, Completions};
 use super::content::{ContentHash, NewContent};

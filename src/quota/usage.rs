@@ -236,13 +236,13 @@ impl Counters {
     pub(super) fn count(&self, agent: AgentId, method: &'static str, at: OffsetDateTime, usage: &Usage) {
         let key = (agent, at.unix_timestamp().div_euclid(HOUR), method);
         if let Some(mut present) = self.counts.get_mut(&key) {
-            return present.add(usage);
+            return add(&mut present, usage);
         }
         if self.counts.len() >= MAX_COUNTS {
             self.lost.fetch_add(usage.calls, Ordering::Relaxed);
             return;
         }
-        self.counts.entry(key).or_default().add(usage);
+        add(&mut self.counts.entry(key).or_default(), usage);
     }
 
     /// Persists the counts; those that cannot be written are kept. A write whose answer is lost may have been committed and is
@@ -260,7 +260,7 @@ impl Counters {
             self.persisting.record("persisting usage", &persisted);
             if persisted.is_err() {
                 for (key, usage) in &taken {
-                    self.counts.entry(*key).or_default().add(usage);
+                    add(&mut self.counts.entry(*key).or_default(), usage);
                 }
                 return;
             }
@@ -271,4 +271,13 @@ impl Counters {
 fn row((agent, hour, method): (AgentId, i64, &'static str), usage: Usage) -> Option<UsageRow> {
     let at = OffsetDateTime::from_unix_timestamp(hour * HOUR).ok()?;
     Some(UsageRow { agent, at, method: method.into(), usage })
+}
+
+/// Adds counters to those of the same agent, hour and method.
+fn add(total: &mut Usage, more: &Usage) {
+    total.calls += more.calls;
+    total.errors += more.errors;
+    total.denied += more.denied;
+    total.bytes_in += more.bytes_in;
+    total.bytes_out += more.bytes_out;
 }

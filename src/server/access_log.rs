@@ -13,8 +13,8 @@ use time::macros::format_description;
 
 use crate::config::AccessLog;
 use crate::http::body::Body;
+use crate::model::audit::event::Outcome;
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::Outcome;
 
 const TIME: &[FormatItem<'_>] =
     format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");

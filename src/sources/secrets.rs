@@ -13,7 +13,7 @@ use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use secrecy::zeroize::Zeroizing;
 use uuid::Uuid;
 
-use crate::model::audit::chain::Digest;
+use crate::model::audit::digest::Digest;
 use crate::model::connection::Sealed;
 use crate::model::fault::Fault;
 use crate::model::system::{Random, RandomError};

@@ -19,7 +19,8 @@ use uuid::Uuid;
 
 use super::undelayed::{Relay, undelayed};
 use super::{SessionSettings, Store, StoreError, millis};
-use crate::model::audit::chain::{Batch, Chain, Digest};
+use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::digest::Digest;
 use crate::model::audit::signature::Signer;
 
 /// Header and trailer of a binary `COPY`.

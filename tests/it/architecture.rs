@@ -23,7 +23,7 @@ const MODULES: [(&str, &[&[&str]]); 19] = [
     ("feed", &[&["config", "model", "telemetry", "store", "cache"]]),
     ("audit", &[&["config", "model", "telemetry", "store", "cache"]]),
     ("quota", &[&["model", "telemetry", "store"]]),
-    ("identity", &[&["config", "model", "store", "cache", "quota"]]),
+    ("identity", &[&["config", "model", "store", "cache", "feed", "quota"]]),
     ("sources", &[&["config", "model", "telemetry", "store", "cache"]]),
     ("catalog", &[&["model", "telemetry", "store", "cache", "identity", "sources"]]),
     ("sessions", &[&["model", "telemetry", "store", "cache", "identity"]]),

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use crate::model::audit::chain::{Batch, Chain, Digest};
+use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::digest::Digest;
 
 /// Bytes before the payload of a frame: its length and its CRC-32.
 pub(super) const HEADER: usize = 8;

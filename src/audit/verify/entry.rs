@@ -2,7 +2,8 @@
 
 use uuid::Uuid;
 
-use crate::model::audit::chain::{Chain, Digest};
+use crate::model::audit::chain::Chain;
+use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding::split;
 use crate::model::audit::ledger::Cutoff;
 use crate::model::audit::signature::{PublicKey, Signature};

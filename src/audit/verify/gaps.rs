@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::entry::ScannedEntry;
-use crate::model::audit::chain::{Chain, Digest};
+use crate::model::audit::chain::Chain;
+use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding::day_of_micros;
 use crate::model::audit::ledger::Cutoff;
 

@@ -8,8 +8,9 @@ use super::chain_state::{ChainState, ChainStates};
 use super::entry::ScannedEntry;
 use super::gaps::{Gap, GapReason, drop_objection};
 use super::signatures::{SignatureError, Signatures};
-use crate::model::audit::chain::{Chain, Digest};
+use crate::model::audit::chain::Chain;
 use crate::model::audit::checkpoint::LedgerHead;
+use crate::model::audit::digest::Digest;
 use crate::model::audit::ledger::{RESERVED, VERSION};
 use crate::model::audit::signature::PublicKey;
 

@@ -7,8 +7,9 @@ use uuid::Uuid;
 use super::chain_state::ChainStates;
 use super::gaps::{Gap, GapReason};
 use super::report::{MAX_FINDINGS, Report};
-use crate::model::audit::chain::{Chain, Digest};
+use crate::model::audit::chain::Chain;
 use crate::model::audit::checkpoint::Checkpoint;
+use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding::{NEWEST, VERSION, day_of_micros, split};
 
 /// Number of columns of a row.

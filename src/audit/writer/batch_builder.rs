@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::audit::quarantine::loss_event;
-use crate::audit::queue::{EventBatch, EventQueue};
+use crate::audit::recorder::{EventBatch, EventQueue};
 use crate::model::audit::chain::{Batch, Chain};
 use crate::model::audit::encoding;
 use crate::model::system::System;

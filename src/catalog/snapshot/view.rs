@@ -99,7 +99,7 @@ impl View {
         snapshot: Arc<AgentSnapshot>,
         labels: impl FnOnce() -> CallerLabels,
     ) -> Self {
-        let labels = if snapshot.has_labels { labels() } else { CallerLabels::default() };
+        let labels = if snapshot.has_labels { labels() } else { CallerLabels::NONE };
         Self { snapshot, labels, templates: OnceLock::new() }
     }
 

@@ -3,7 +3,8 @@
 use axum::http::StatusCode;
 
 use crate::mcp::error::{Detail, EraCodes, RpcError, code};
-use crate::model::fault::{Fault, Outcome};
+use crate::model::audit::event::Outcome;
+use crate::model::fault::Fault;
 
 const CODES: EraCodes =
     EraCodes { method_not_found: StatusCode::NOT_FOUND, resource_not_found: code::INVALID_PARAMS };

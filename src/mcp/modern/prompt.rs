@@ -8,8 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::mcp::call::members;
 use crate::mcp::wire::Params;
-use crate::mcp::wire::members::{Members, Shape, text_of};
-use crate::mcp::wire::parts::META_CLIENT_CAPABILITIES;
+use crate::mcp::wire::members::{META_CLIENT_CAPABILITIES, Members, Shape, text_of};
 use crate::model::fault::Fault;
 use crate::model::prompt::{Prompt, PromptName};
 

@@ -6,14 +6,14 @@ use http_body_util::BodyExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::parts::COPIED;
+use super::envelope::COPIED;
 use super::{
     BatchAnswers, Incoming, MAX_BATCH, Message, Rejected, RequestId, error_message, parse, readable_id,
     result_message,
 };
 use crate::mcp::error::RpcError;
 use crate::mcp::version::ProtocolVersion;
-use crate::model::fault::Outcome;
+use crate::model::audit::event::Outcome;
 
 /// What a body was read as, in one line.
 fn read(body: &str) -> String {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use super::digest::Digest;
 use super::encoding::{VERSION, day, field, int8, split, uuid};
-pub use super::event::Digest;
 
 /// The end of a chain: its last row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,8 +178,7 @@ mod tests {
 
     use super::{Batch, Chain, Digest};
     use crate::model::audit::encoding;
-    use crate::model::audit::event::{Actor, ActorKind, ChangeHashes, ClientName, Event};
-    use crate::model::fault::Outcome;
+    use crate::model::audit::event::{Actor, ActorKind, ChangeHashes, ClientName, Event, Outcome};
     use crate::model::ids::{AgentId, KeyId, PrincipalId, Slug, TenantId};
     use crate::model::limits::RateLimit;
     use crate::model::scope::Revision;

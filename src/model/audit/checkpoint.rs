@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::chain::Digest;
+use super::digest::Digest;
 use super::encoding::{field, int8, text, uuid as uid};
 use super::signature::{PublicKey, Signature, SignaturePurpose, Signer};
 

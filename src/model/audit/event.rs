@@ -1,75 +1,16 @@
-//! An audit event (one request, call, or end of a stream), and the hashes that events refer to.
+//! An audit event (one request, call, or end of a stream), and its outcome, by the stable names that answers, the audit log
+//! and metrics share.
 
 use std::borrow::Cow;
-use std::fmt;
 
-use serde::{Serialize, Serializer};
-use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 
-use crate::model::caller::CredentialKind;
+use super::digest::Digest;
 use crate::model::client_address::ClientAddress;
-use crate::model::fault::Outcome;
 use crate::model::ids::{AgentId, KeyId, PrincipalId, SessionUid, Slug, TenantId};
 use crate::model::limits::RateLimit;
+use crate::model::method::Method;
 use crate::model::scope::Revision;
-
-/// A SHA-256 hash.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest(pub [u8; 32]);
-
-impl Digest {
-    /// The `previous` hash of the first row of a chain.
-    pub const NONE: Self = Self([0; 32]);
-
-    /// Hashes `bytes`.
-    pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
-    }
-
-    /// Reads a stored hash; `None` if it does not have 32 bytes.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
-    }
-
-    /// Parses 64 hexadecimal digits.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.as_bytes();
-        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        let mut bytes = [0; 32];
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        Some(Self(bytes))
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Serialize for Digest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Digest {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("expected 64 hexadecimal digits"))
-    }
-}
 
 /// Maximum length in bytes of an id, method, client name or slug.
 const MAX_NAME: usize = 256;
@@ -99,19 +40,7 @@ impl ActorKind {
     pub fn has_credential(self) -> bool {
         !matches!(self, Self::Unknown | Self::Anybody)
     }
-}
 
-impl From<CredentialKind> for ActorKind {
-    fn from(kind: CredentialKind) -> Self {
-        match kind {
-            CredentialKind::AgentKey => Self::Agent,
-            CredentialKind::OwnerKey => Self::Owner,
-            CredentialKind::Token => Self::Token,
-        }
-    }
-}
-
-impl ActorKind {
     /// The value of the column `principal_kind`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -257,6 +186,16 @@ impl Event {
             hidden: false,
         }
     }
+
+    /// Whether the request was refused, or was a discovery: a key can cause many at little cost.
+    pub fn is_refused_or_discovery(&self) -> bool {
+        self.status.is_some_and(|status| status >= 400) || self.method == Method::Discover.name()
+    }
+
+    /// Whether the aggregator may add it to a row of many events, and is asked whether it does.
+    pub fn may_be_aggregated(&self) -> bool {
+        !self.actor.kind.has_credential() || self.is_refused_or_discovery()
+    }
 }
 
 /// Truncates a name, an id or a method.
@@ -269,21 +208,139 @@ pub fn subject(text: &str) -> Box<str> {
     text[..text.floor_char_boundary(MAX_SUBJECT)].into()
 }
 
+macro_rules! outcomes {
+    ($($(#[$doc:meta])* $outcome:ident = $name:literal,)+) => {
+        /// How a request or a stream ended.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        pub enum Outcome {
+            $($(#[$doc])* $outcome,)+
+        }
+
+        impl Outcome {
+            /// Every outcome.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$outcome),+];
+
+            /// The stable name.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$outcome => $name,)+
+                }
+            }
+        }
+    };
+}
+
+outcomes! {
+    /// The request was served.
+    #[default]
+    Ok = "ok",
+    /// The agent is disabled.
+    AgentDisabled = "agent_disabled",
+    /// The object to create exists.
+    AlreadyExists = "already_exists",
+    /// The credential does not reach the agent or does not permit the call.
+    Forbidden = "forbidden",
+    /// `Origin` or `Host` is not allowed.
+    ForbiddenOrigin = "forbidden_origin",
+    /// A header of MCP is missing or contradicts the body.
+    HeaderMismatch = "header_mismatch",
+    /// The request was answered by asking for input.
+    InputRequired = "input_required",
+    /// The credential lacks a scope.
+    InsufficientScope = "insufficient_scope",
+    /// Other objects refer to the object.
+    InUse = "in_use",
+    /// A fault of the gateway.
+    Internal = "internal",
+    /// The parameters are invalid.
+    InvalidParams = "invalid_params",
+    /// The body is not a message of the protocol.
+    InvalidRequest = "invalid_request",
+    /// The path does not have the HTTP method.
+    MethodNotAllowed = "method_not_allowed",
+    /// The revision does not have the MCP method.
+    MethodNotFound = "method_not_found",
+    /// `Accept` excludes the media type of the response.
+    NotAcceptable = "not_acceptable",
+    /// The object does not exist or is not accessible to the caller.
+    NotFound = "not_found",
+    /// The body is not JSON.
+    ParseError = "parse_error",
+    /// The body is too long.
+    PayloadTooLarge = "payload_too_large",
+    /// A quota is used up.
+    QuotaExceeded = "quota_exceeded",
+    /// A rate limit is exceeded.
+    RateLimited = "rate_limited",
+    /// No resource or template serves the URI.
+    ResourceNotFound = "resource_not_found",
+    /// A precondition failed.
+    RevisionMismatch = "revision_mismatch",
+    /// The session does not exist or belongs to another caller.
+    SessionNotFound = "session_not_found",
+    /// The method needs a session.
+    SessionRequired = "session_required",
+    /// The slug belongs to another tenant.
+    SlugRetired = "slug_retired",
+    /// A source of content failed.
+    SourceFailed = "source_failed",
+    /// A source of content did not answer in time.
+    SourceTimeout = "source_timeout",
+    /// The database cannot be reached.
+    StorageUnavailable = "storage_unavailable",
+    /// No credential, or none that is valid.
+    Unauthenticated = "unauthenticated",
+    /// The gateway is overloaded or shutting down.
+    Unavailable = "unavailable",
+    /// The body has a type or a coding that is not accepted.
+    UnsupportedMediaType = "unsupported_media_type",
+    /// The revision of the protocol is not served.
+    UnsupportedProtocolVersion = "unsupported_protocol_version",
+    /// A stream whose client disconnected.
+    EndedDisconnected = "ended:disconnected",
+    /// A stream whose caller lost access.
+    EndedNotAllowed = "ended:not_allowed",
+    /// A stream whose session ended.
+    EndedSession = "ended:session",
+    /// A stream of a gateway that shut down.
+    EndedShutdown = "ended:shutdown",
+    /// A stream that a newer one of its session replaced.
+    EndedSuperseded = "ended:superseded",
+}
+
+impl Outcome {
+    /// Reads a name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.as_str() == name)
+    }
+
+    /// Whether the request was served, by a result or by asking for input.
+    pub const fn is_served(self) -> bool {
+        matches!(self, Self::Ok | Self::InputRequired)
+    }
+
+    /// Whether the request was refused for a limit or for lack of capacity, which usage counts apart from errors.
+    pub const fn is_denied(self) -> bool {
+        matches!(self, Self::RateLimited | Self::QuotaExceeded | Self::Unavailable)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Digest, named};
-
-    #[test]
-    fn digest_parses_to_itself() {
-        let digest = Digest::of(b"x");
-        assert_eq!(Digest::parse(&digest.to_string()), Some(digest));
-        assert_eq!(Digest::parse(&"g".repeat(64)), None);
-        assert_eq!(Digest::parse(&"ä".repeat(32)), None);
-    }
+    use super::{Outcome, named};
 
     #[test]
     fn long_names_are_truncated_at_a_character() {
         assert_eq!(&*named("curl"), "curl");
         assert_eq!(&*named(&format!("{}ää", "x".repeat(255))), "x".repeat(255));
+    }
+
+    #[test]
+    fn each_name_parses_to_its_own_outcome() {
+        for outcome in Outcome::ALL {
+            assert_eq!(Outcome::parse(outcome.as_str()), Some(outcome));
+        }
+        assert_eq!(Outcome::parse("other"), None);
+        assert_eq!(Outcome::parse("ended:bogus"), None);
     }
 }

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::chain::Digest;
+use super::digest::Digest;
 use super::event::ChangeHashes;
 use crate::model::agent::{Agent, KeyAge, Tenant};
 use crate::model::key::ApiKey;

@@ -4,7 +4,8 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::chain::{Chain, Digest};
+use super::chain::Chain;
+use super::digest::Digest;
 use super::encoding::{field, int4, int8, micros, optional, text, uuid};
 use super::signature::PublicKey;
 
@@ -167,7 +168,8 @@ mod tests {
     use uuid::Uuid;
 
     use super::{Cutoff, EntryKind, LedgerEntry};
-    use crate::model::audit::chain::{Chain, Digest};
+    use crate::model::audit::chain::Chain;
+    use crate::model::audit::digest::Digest;
     use crate::model::audit::signature::{SignaturePurpose, Signer};
 
     fn hex(bytes: &[u8]) -> String {

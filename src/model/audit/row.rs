@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::chain::Digest;
+use super::digest::Digest;
 use super::encoding::VERSION;
 use crate::model::ids::{AgentId, KeyId, TenantId};
 

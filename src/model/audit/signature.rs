@@ -12,7 +12,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::chain::Digest;
+use super::digest::Digest;
 
 /// Prefix of the text form of a public key.
 const ALGORITHM: &str = "ed25519:";
@@ -208,7 +208,7 @@ impl fmt::Debug for Signer {
 #[cfg(test)]
 mod tests {
     use super::{PublicKey, PublicKeyError, Signature, SignaturePurpose, Signer, SigningKeyError};
-    use crate::model::audit::chain::Digest;
+    use crate::model::audit::digest::Digest;
 
     fn pems(privates: &[u8]) -> String {
         privates.iter().map(|byte| Signer::pem(&[*byte; 32])).collect()

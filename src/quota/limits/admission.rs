@@ -1,27 +1,94 @@
-//! A request from its admission to its answer: the limiters that it is charged to, and the permits that it holds. The
+//! A request from its admission to its answer: the limiters that it is charged to, and the permits that it holds. Its limiters
+//! are remembered with its caller: looking them up by key, agent and tenant takes longer than charging them. The
 //! limiters of the administration API are separate, so that writes are not charged to the rates of readers.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, OnceLock, Weak};
 
 use governor::clock::{Clock, DefaultClock};
 
-use super::body_memory::{BodyReservation, Uploader};
-use super::caller_limiters::{CallerLimiters, ChargedLimiters};
+use super::body_memory::{BodyPace, BodyReservation, Uploader};
+use super::status::RatePolicy;
 use super::{Limiter, Limits, RateLimitHolder, RateLimitStatus, RateLimitSubject, UnitsLeft};
+use crate::model::allocated::behind_arc;
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::TenantId;
 use crate::model::limits::LimitScope;
 
+/// The limiters that a request is charged to: of the key or the address, of the agent, and of the tenant if the credential
+/// belongs to it.
+type ChargedLimiters = [Option<(LimitScope, Arc<Limiter>)>; 3];
+
+/// The same, without keeping them in memory.
+type WeakLimiters = [Option<(LimitScope, Weak<Limiter>)>; 3];
+
+/// The limiters that the first request of a caller was charged to.
+#[derive(Debug, Default)]
+pub struct CallerLimiters {
+    found: OnceLock<WeakLimiters>,
+    is_outdated: AtomicBool,
+}
+
+impl CallerLimiters {
+    /// The most memory that remembered limiters take which their table has dropped.
+    pub const MOST_RETAINED: usize = 3 * behind_arc(size_of::<Limiter>());
+
+    /// Whether a table has dropped or replaced one of them: they are looked up for each request then, until the caller is
+    /// decided on again.
+    pub fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
+    }
+
+    /// Loads the memory of the limiters. Returns what was read, so that the compiler keeps the loads.
+    pub fn touch(&self) -> usize {
+        let found = self.found.get().into_iter().flatten().flatten();
+        found.map(|(_, limiter)| limiter.strong_count()).sum()
+    }
+
+    /// The limiters; `None` before they are found, and if a table no longer has one of them.
+    fn get(&self) -> Option<ChargedLimiters> {
+        let current = current(self.found.get()?);
+        if current.is_none() {
+            self.is_outdated.store(true, Ordering::Relaxed);
+        }
+        current
+    }
+
+    /// Remembers the limiters that were found first, unless subjects that have no limiter of their own share one of them.
+    fn remember(&self, charged: &ChargedLimiters) {
+        if self.found.get().is_some() || charged.iter().flatten().any(|(_, limiter)| limiter.is_retired()) {
+            return;
+        }
+        let weak = |found: &Option<(LimitScope, Arc<Limiter>)>| {
+            found.as_ref().map(|(scope, limiter)| (*scope, Arc::downgrade(limiter)))
+        };
+        self.found.get_or_init(|| charged.each_ref().map(weak));
+    }
+}
+
+/// The limiters, if the tables have all of them.
+fn current(found: &WeakLimiters) -> Option<ChargedLimiters> {
+    let mut charged = [const { None }; 3];
+    for (slot, found) in charged.iter_mut().zip(found) {
+        if let Some((scope, limiter)) = found {
+            *slot = Some((*scope, limiter.upgrade()?));
+        }
+    }
+    // The references are taken before it is read whether the limiters are retired.
+    fence(Ordering::SeqCst);
+    let is_retired = |(_, limiter): &(_, Arc<Limiter>)| limiter.is_retired();
+    (!charged.iter().flatten().any(is_retired)).then_some(charged)
+}
+
 /// A request in flight, with the limiters that it is charged to.
 #[derive(Debug)]
 pub struct Admission<'l, C: Clock + Clone = DefaultClock> {
     limits: &'l Limits<C>,
     charged: ChargedLimiters,
-    uploaders: [Uploader; 2],
+    accounts: [Uploader; 2],
 }
 
 /// The request is no longer in flight of its key or its address.
@@ -65,7 +132,6 @@ impl<C: Clock + Clone> Limits<C> {
         subject: &RateLimitSubject<'_>,
         client: ClientAddress,
     ) -> Result<Admission<'_, C>, Fault> {
-        let client = client.network();
         let known = subject.limiters.and_then(CallerLimiters::get);
         let charged = known.unwrap_or_else(|| self.find(subject, client));
         self.enter(limiter_of(charged[0].as_ref()), self.options.concurrent_per_key)?;
@@ -75,8 +141,8 @@ impl<C: Clock + Clone> Limits<C> {
         } else {
             Uploader::Anonymous(subject.agent)
         };
-        let uploaders = [key.unwrap_or(Uploader::Address(client)), group];
-        Ok(Admission { limits: self, charged, uploaders })
+        let accounts = [key.unwrap_or_else(|| Uploader::Address(client.network())), group];
+        Ok(Admission { limits: self, charged, accounts })
     }
 
     /// Looks up the limiters that a request is charged to.
@@ -84,7 +150,7 @@ impl<C: Clock + Clone> Limits<C> {
         let [key, agent, tenant] = self.holders(subject);
         let found =
             |holder: Option<_>| holder.map(|(scope, holder, rate)| (scope, self.holders.of(holder, rate)));
-        let address = || (LimitScope::Address, self.addresses.of(client, self.options.address));
+        let address = || (LimitScope::Address, self.addresses.of(client.network(), self.options.address));
         let charged = [found(key).or_else(|| Some(address())), found(agent), found(tenant)];
         if let Some(limiters) = subject.limiters {
             limiters.remember(&charged);
@@ -114,8 +180,9 @@ impl<C: Clock + Clone> Limits<C> {
     }
 
     /// Reserves memory for a complete answer to a credential, or to the operator, but at most half of what one credential may
-    /// have: an answer is longer than the body that it was made of, and must not be refused for that, nor while another is sent. Apart from the memory of
-    /// bodies: an answer is held for as long as its client takes to read it, and must not keep bodies from arriving.
+    /// have: an answer is longer than the body that it was made of, and must not be refused for that, nor while another is
+    /// sent. Apart from the memory of bodies: an answer is held for as long as its client takes to read it, and must not keep
+    /// bodies from arriving.
     ///
     /// # Errors
     /// [`Fault::Unavailable`].
@@ -128,6 +195,11 @@ impl<C: Clock + Clone> Limits<C> {
         let own = credential.map(|credential| Uploader::Key(credential.key));
         let group = credential.map(|credential| Uploader::Tenant(credential.tenant));
         self.answers.reserve(own, group, bytes.min(most))
+    }
+
+    /// The minimum rate of a body.
+    pub fn pace(&self) -> BodyPace {
+        self.options.uploads.pace
     }
 
     fn enter(&self, limiter: Option<&Limiter>, most: u32) -> Result<(), Fault> {
@@ -157,11 +229,9 @@ impl<C: Clock + Clone> Limits<C> {
                 least = Some((*scope, limiter, left));
             }
         }
-        Ok(least.map(|(scope, limiter, UnitsLeft { rate, units: left })| RateLimitStatus {
-            scope,
-            rate,
-            left,
-            policy: self.default_policy(scope, rate).unwrap_or_else(|| limiter.policy(scope, rate)),
+        Ok(least.map(|(scope, limiter, UnitsLeft { rate, units: left })| {
+            let of_limiter = || RatePolicy::new(scope, rate, limiter.policy_header(scope, rate));
+            RateLimitStatus { policy: self.policies.get(scope, rate).unwrap_or_else(of_limiter), left }
         }))
     }
 }
@@ -202,7 +272,7 @@ impl<C: Clock + Clone> Admission<'_, C> {
     /// # Errors
     /// [`Fault::Unavailable`].
     pub fn reserve(&self, bytes: usize) -> Result<BodyReservation, Fault> {
-        let [own, group] = self.uploaders;
+        let [own, group] = self.accounts;
         self.limits.uploads.reserve(Some(own), Some(group), bytes)
     }
 }
@@ -275,3 +345,6 @@ impl<C: Clock + Clone> Limits<C> {
 fn limiter_of(charged: Option<&(LimitScope, Arc<Limiter>)>) -> Option<&Limiter> {
     charged.map(|(_, limiter)| &**limiter)
 }
+
+#[cfg(test)]
+mod tests;

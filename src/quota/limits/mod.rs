@@ -7,7 +7,6 @@
 
 mod admission;
 mod body_memory;
-mod caller_limiters;
 mod status;
 mod table;
 
@@ -18,13 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
-use http::HeaderValue;
 
-pub use self::admission::{Admission, CallInFlight, WorkPermit};
+pub use self::admission::{Admission, CallInFlight, CallerLimiters, WorkPermit};
 use self::body_memory::BodyMemory;
 pub use self::body_memory::{BodyPace, BodyReservation, UploadOptions};
-pub use self::caller_limiters::CallerLimiters;
-use self::status::static_policy;
+use self::status::{DefaultPolicies, seconds_to_restore};
 pub use self::status::{RateLimitStatus, retry_after, write_refusal};
 use self::table::{LimitRefusal, Limiter, Table, UnitsLeft};
 use crate::model::agent::AccessLimits;
@@ -114,8 +111,7 @@ pub struct Limits<C: Clock + Clone = DefaultClock> {
     /// The memory of unsent answers.
     answers: Arc<BodyMemory>,
     options: LimitOptions,
-    /// `RateLimit-Policy` of the default rates.
-    policies: [Option<(LimitScope, Rate, HeaderValue)>; LimitScope::ALL.len()],
+    policies: DefaultPolicies,
     /// By [`LimitScope`].
     refused: [AtomicU64; LimitScope::ALL.len()],
     shed: AtomicU64,
@@ -152,8 +148,7 @@ impl<C: Clock + Clone> Limits<C> {
         let calls = Table::new(options.remembered, (clock.clone(), start));
         let visits = Table::new(options.remembered, (clock, start));
         let (uploads, answers) = (BodyMemory::new(options.uploads), BodyMemory::of_answers(options.uploads));
-        let policies = LimitScope::ALL
-            .map(|scope| options.default_rate(scope).map(|rate| (scope, rate, static_policy(scope, rate))));
+        let policies = DefaultPolicies::new(|scope| options.default_rate(scope));
         let (refused, shed) = (Default::default(), AtomicU64::new(0));
         Self {
             holders,
@@ -190,12 +185,6 @@ impl<C: Clock + Clone> Limits<C> {
         }
     }
 
-    /// `RateLimit-Policy` of a rate, if it is the default of its scope.
-    fn default_policy(&self, scope: LimitScope, rate: Rate) -> Option<HeaderValue> {
-        let mut policies = self.policies.iter().flatten();
-        policies.find(|(of, default, _)| *of == scope && *default == rate).map(|(.., policy)| policy.clone())
-    }
-
     fn refuse(&self, scope: LimitScope, cost: u32, refused: LimitRefusal) -> Fault {
         self.refused_of(scope).fetch_add(1, Ordering::Relaxed);
         refusal(scope, cost, refused)
@@ -230,7 +219,7 @@ impl<C: Clock + Clone> Limits<C> {
             if let Some(rate) = rate
                 && let Some(left) = self.holders.left(holder, rate).filter(|left| *left < cost)
             {
-                let wait = Duration::from_secs(rate.seconds(cost - left).into());
+                let wait = Duration::from_secs(seconds_to_restore(cost - left, rate).into());
                 return Err(refusal(scope, cost, LimitRefusal { rate, wait: Some(wait) }));
             }
         }
@@ -267,11 +256,6 @@ impl<C: Clock + Clone> Limits<C> {
                 taken.map_err(|refused| self.refuse(LimitScope::Address, 1, refused))
             }
         }
-    }
-
-    /// The minimum rate of a body.
-    pub fn pace(&self) -> BodyPace {
-        self.options.uploads.pace
     }
 
     /// Whether an address has a penalty.

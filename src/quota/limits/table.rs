@@ -15,7 +15,7 @@ use foldhash::fast::RandomState;
 use governor::clock::{Clock, Reference};
 use http::HeaderValue;
 
-use super::status::policy;
+use super::status::policy_header;
 use crate::model::limits::{LimitScope, Rate};
 
 #[cfg(test)]
@@ -233,9 +233,9 @@ impl Limiter {
     }
 
     /// The value of `RateLimit-Policy` for a scope. Subjects of several scopes may share one limiter.
-    pub(super) fn policy(&self, scope: LimitScope, rate: Rate) -> HeaderValue {
-        let (first, header) = self.extras().policy.get_or_init(|| (scope, policy(scope, rate)));
-        if *first == scope { header.clone() } else { policy(scope, rate) }
+    pub(super) fn policy_header(&self, scope: LimitScope, rate: Rate) -> HeaderValue {
+        let (first, header) = self.extras().policy.get_or_init(|| (scope, policy_header(scope, rate)));
+        if *first == scope { header.clone() } else { policy_header(scope, rate) }
     }
 
     /// Counts one more request in flight, unless the maximum is reached.

@@ -44,6 +44,7 @@ impl AdminCall {
         &mut self,
         SurfaceRequest { surfaces, .. }: SurfaceRequest<'_>,
         source: Result<&RequestSource, &Fault>,
+        is_full: bool,
     ) {
         self.context.with(|context| context.foreign_host = source.is_ok_and(|source| source.foreign_host));
         if self.is_recorded
@@ -52,7 +53,7 @@ impl AdminCall {
             (self.is_recorded, self.refused) = (false, Some(fault));
             return;
         }
-        self.refused = source.err().cloned().or_else(|| surfaces.is_full().then_some(Fault::BUSY));
+        self.refused = source.err().cloned().or_else(|| is_full.then_some(Fault::BUSY));
     }
 
     pub(super) async fn answer(&mut self, request: SurfaceRequest<'_>) -> Response<Body> {

@@ -1,16 +1,10 @@
-//! The surfaces of the gateway with what their requests share, a request as it arrives at them, and the guard of its handler.
+//! The surfaces of the gateway with what their requests share, and a request as it arrives at them.
 
-use std::future::poll_fn;
 use std::net::IpAddr;
-use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use axum::Router;
-use futures_util::FutureExt;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response};
 use tokio::sync::Semaphore;
@@ -47,7 +41,7 @@ pub(crate) struct Surfaces {
     pub(super) refusals: Refusals,
     pub(super) metadata: SharedMetadata,
     /// Whether the database is away.
-    feed: Arc<dyn ChangeFeed>,
+    pub(super) feed: Arc<dyn ChangeFeed>,
 }
 
 /// The metadata of protected resources, where access tokens are accepted; it changes with the issuers.
@@ -96,11 +90,6 @@ impl Surfaces {
         }
     }
 
-    /// Whether the limit of requests in flight is reached.
-    pub(super) fn is_full(&self) -> bool {
-        self.permits.available_permits() == 0
-    }
-
     /// Completes the challenge of a refusal, where access tokens are accepted.
     pub(super) fn challenge<'a>(
         &self,
@@ -139,63 +128,4 @@ impl SurfaceRequest<'_> {
 /// The problem document of a fault.
 pub(in crate::server) fn problem(fault: &Fault, id: &HeaderValue) -> Response<Body> {
     problem::response(fault, id.to_str().ok()).map(Body::Axum)
-}
-
-/// Why a handler did not complete.
-pub(super) enum Interrupted {
-    Panic,
-    Deadline,
-}
-
-impl Interrupted {
-    /// The fault that the request is answered with.
-    pub(super) fn fault(&self, surfaces: &Surfaces) -> Fault {
-        match self {
-            Self::Panic => Fault::Internal("a handler panicked".to_owned()),
-            Self::Deadline => surfaces.feed.cause_of(Fault::BUSY),
-        }
-    }
-}
-
-/// Runs a handler until it completes, panics or exceeds the deadline.
-pub(super) async fn guard<T>(
-    deadline: Duration,
-    answering: Pin<&mut impl Future<Output = T>>,
-) -> Result<T, Interrupted> {
-    let answering = pin!(AssertUnwindSafe(answering).catch_unwind());
-    match within(deadline, answering).await {
-        Some(Ok(answer)) => Ok(answer),
-        Some(Err(_)) => Err(Interrupted::Panic),
-        None => Err(Interrupted::Deadline),
-    }
-}
-
-/// The output of a future, or `None` after the timeout. Polls once before arming a timer: nearly all are ready.
-async fn within<T>(time: Duration, mut answering: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-    let at_once = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context)));
-    match at_once.await {
-        Poll::Ready(answer) => Some(answer),
-        Poll::Pending => tokio::time::timeout(time, answering).await.ok(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::{pending, ready};
-    use std::pin::pin;
-    use std::time::Duration;
-
-    use super::within;
-
-    #[tokio::test]
-    async fn only_a_result_within_the_deadline_is_returned() {
-        let (none, soon) = (Duration::ZERO, Duration::from_millis(10));
-        let later = async {
-            tokio::time::sleep(soon).await;
-            2
-        };
-        assert_eq!(within(none, pin!(ready(1))).await, Some(1));
-        assert_eq!(within(Duration::from_mins(1), pin!(later)).await, Some(2));
-        assert_eq!(within(soon, pin!(pending::<()>())).await, None);
-    }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::outbox::OutboxRow;
 use crate::model::audit::encoding;
-use crate::model::audit::event::{ChangeHashes, Event, subject};
+use crate::model::audit::event::{ChangeHashes, Event, Outcome, subject};
 use crate::model::audit::write::{AuditedCall, AuditedWrite};
-use crate::model::fault::{Fault, Outcome};
+use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, TenantId};
 use crate::model::scope::Revision;
 use crate::model::system::System;

@@ -7,7 +7,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{AppendError, AuditLog, head, raise};
-use crate::model::audit::chain::{Chain, Digest};
+use crate::model::audit::chain::Chain;
+use crate::model::audit::digest::Digest;
 use crate::model::audit::ledger::{EntryColumns, EntryKind, LedgerEntry, MissingRows, VERSION};
 use crate::model::audit::signature::{PublicKey, SignaturePurpose, Signer};
 use crate::store::StoreError;

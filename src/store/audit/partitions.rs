@@ -8,7 +8,8 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{AuditLog, ledger};
-use crate::model::audit::chain::{Chain, Digest};
+use crate::model::audit::chain::Chain;
+use crate::model::audit::digest::Digest;
 use crate::model::audit::ledger::{Cutoff, EntryKind};
 use crate::model::audit::signature::Signer;
 use crate::store::StoreError;

@@ -7,8 +7,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::window::Window;
-use crate::model::audit::chain::Digest;
 use crate::model::audit::checkpoint::{API_VERSION, ChainHead, Checkpoint, LedgerHead};
+use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding;
 use crate::model::audit::row::{AgentFilter, AuditFilter, AuditPosition, AuditRow, timestamp};
 use crate::store::pooled_connection::BEGIN_PLANNED_READ_ONLY;

@@ -8,7 +8,8 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::model::audit::chain::{Chain, Digest};
+use crate::model::audit::chain::Chain;
+use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding;
 use crate::store::StoreError;
 

@@ -4,7 +4,8 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{ChainStates, LedgerVerifier};
-use crate::model::audit::chain::{Chain, Digest};
+use crate::model::audit::chain::Chain;
+use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding::{field, int4, int8, micros, optional, text, uuid};
 use crate::model::audit::ledger::{Cutoff, EntryKind, LedgerEntry, VERSION};
 use crate::model::audit::signature::{PublicKey, SignaturePurpose, Signer};

@@ -177,8 +177,8 @@ fn a_limiter_shared_by_two_scopes_has_a_policy_for_each() {
     let (table, _, rate) = table(1);
     let limiter = table.of(1, Some(rate));
     for _ in 0..2 {
-        assert_eq!(limiter.policy(LimitScope::Key, rate), r#""key";q=20;w=2"#);
-        assert_eq!(limiter.policy(LimitScope::Agent, rate), r#""agent";q=20;w=2"#);
+        assert_eq!(limiter.policy_header(LimitScope::Key, rate), r#""key";q=20;w=2"#);
+        assert_eq!(limiter.policy_header(LimitScope::Agent, rate), r#""agent";q=20;w=2"#);
     }
 }
 

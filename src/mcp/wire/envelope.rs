@@ -1,15 +1,16 @@
-//! The JSON-RPC envelope: from the bytes of a body to a request, a notification, a response or a batch of them.
+//! The JSON-RPC envelope: from the bytes of a body to a request, a notification, a response or a batch of them; the id of a
+//! request, kept as its JSON text; and the answer, an encoded result spliced behind the id.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use bytes::Bytes;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::members::{Members, Shape, text_of, walk};
-use super::parts::{MAX_ID_BYTES, Params, RequestId};
+use super::members::{Members, Params, Shape, text_of, walk};
+use crate::http::body::{Body, MAX_DEPTH, is_too_deep};
 use crate::model::fault::{Fault, shortened};
-use crate::model::json::{MAX_DEPTH, is_too_deep};
 use crate::model::method::{CostClass, Era, Method};
 
 /// The maximum number of messages in a batch.
@@ -309,3 +310,74 @@ fn invalid(message: impl Into<Cow<'static, str>>) -> Fault {
 fn not_json(error: &serde_json::Error) -> Fault {
     Fault::ParseError(format!("the body is not JSON: {error}").into())
 }
+
+/// The maximum length of an id in bytes, without quotation marks.
+pub const MAX_ID_BYTES: usize = 1_024;
+
+/// The id of a request: the JSON text of a string or of an integer of any size, answered byte for byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestId<'a>(&'a str);
+
+/// A [`RequestId`] that outlives its body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestIdOwned(Box<str>);
+
+impl<'a> RequestId<'a> {
+    /// Parses an id: a string, or an integer without fraction or exponent, of at most [`MAX_ID_BYTES`]. `None` for
+    /// anything else.
+    pub fn read(raw: &'a RawValue) -> Option<Self> {
+        let text = raw.get();
+        let inner = match text.strip_prefix('"') {
+            Some(rest) => rest.strip_suffix('"')?,
+            None => text.strip_prefix('-').or(Some(text)).filter(is_integer)?,
+        };
+        (inner.len() <= MAX_ID_BYTES).then_some(Self(text))
+    }
+
+    /// The id as JSON.
+    pub fn as_json(self) -> &'a str {
+        self.0
+    }
+
+    /// The id, owned.
+    pub fn to_owned(self) -> RequestIdOwned {
+        RequestIdOwned(self.0.into())
+    }
+}
+
+impl RequestIdOwned {
+    /// The id, borrowed.
+    pub fn as_id(&self) -> RequestId<'_> {
+        RequestId(&self.0)
+    }
+}
+
+/// Among unsigned JSON values, only integers consist of digits alone.
+fn is_integer(text: &&str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+pub(super) const HEAD: &[u8] = br#"{"jsonrpc":"2.0""#;
+pub(super) const ID: &[u8] = br#","id":"#;
+pub(super) const RESULT: &[u8] = br#","result":"#;
+
+/// Results up to this size are copied behind the id; longer ones are sent from the cache without a copy.
+pub(super) const COPIED: usize = 64 * 1024;
+
+/// The answer to a request, from an encoded result.
+pub fn result_message(id: RequestId<'_>, result: &[u8]) -> Bytes {
+    let parts = [HEAD, ID, id.as_json().as_bytes(), RESULT, result, b"}"];
+    parts.concat().into()
+}
+
+/// The answer to a request, as a body.
+pub fn result_pieces(id: RequestId<'_>, result: Bytes) -> Body {
+    if result.len() <= COPIED {
+        return result_message(id, &result).into();
+    }
+    let head = [HEAD, ID, id.as_json().as_bytes(), RESULT].concat();
+    Body::Pieces(Box::new([head.into(), result, Bytes::from_static(b"}")]))
+}
+
+#[cfg(test)]
+mod tests;
