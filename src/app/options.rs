@@ -15,7 +15,7 @@ use crate::identity::IdentityLimits;
 use crate::mcp::endpoint::EndpointOptions;
 use crate::mcp::request::RequestCosts;
 use crate::model::limits::Rate;
-use crate::quota::limits::{BodyPace, LimitOptions, UploadOptions};
+use crate::quota::limits::{BodyMemoryOptions, BodyPace, LimitOptions};
 use crate::quota::usage::UsageOptions;
 use crate::sessions::SessionLimits;
 use crate::sources::FetchOptions;
@@ -151,7 +151,7 @@ pub(super) fn limit_options(settings: &Settings) -> LimitOptions {
         concurrent_per_agent: limits.concurrent_per_agent,
         penalty: limits.address_penalty,
         remembered: limits.remembered,
-        uploads: UploadOptions {
+        uploads: BodyMemoryOptions {
             total: limits.upload_bytes as u64,
             per_tenant: limits.upload_bytes_per_tenant as u64,
             per_key: limits.upload_bytes_per_key as u64,

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::metrics::AuditMetrics;
 use super::spill::{NextContent, Record, Spill, SpillError};
-use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::chain::{Batch, ChainPosition};
 
 /// The next database operation for the backlog.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) enum Step {
     Rows(Batch),
     /// Records corruption of a spill file, after which the file continues with `chain`, whose last row is
     /// `state`. If that is another chain, the one before ends.
-    Damaged { ended: Option<Uuid>, chain: Uuid, state: Option<Chain> },
+    Damaged { ended: Option<Uuid>, chain: Uuid, state: Option<ChainPosition> },
 }
 
 /// Spill files in the order in which they are drained.
@@ -120,7 +120,7 @@ impl Backlog {
         Ok(Some(step))
     }
 
-    fn after_damage(&self, state: Option<Chain>) -> Step {
+    fn after_damage(&self, state: Option<ChainPosition>) -> Step {
         let Some(chain) = state.map(|state| state.id).or(self.chain) else {
             return Step::SwitchChain { ended: None, opened: None };
         };

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::backlog::Step;
 use super::quarantine::{Appended, Quarantine, salvage};
-use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::chain::{Batch, ChainPosition};
 use crate::model::system::System;
 use crate::store::StoreError;
 use crate::store::audit::outbox::Moved;
@@ -29,7 +29,7 @@ pub(super) enum JobResult {
     SpillAppended(Result<Option<Appended>, AppendError>),
     OutboxMoved(Result<Moved, AppendError>),
     /// The end of the chain in the database.
-    EndFound(Result<Option<Chain>, AppendError>),
+    EndFound(Result<Option<ChainPosition>, AppendError>),
 }
 
 /// A database operation.
@@ -37,7 +37,7 @@ pub(super) enum Job {
     Write(Arc<Batch>),
     /// The first step of the backlog.
     AppendSpilled(Step),
-    MoveOutbox(Chain),
+    MoveOutbox(ChainPosition),
     FindEnd(Uuid),
 }
 
@@ -137,7 +137,7 @@ async fn switch_chain(
 async fn enter_damage(
     log: &mut AuditLog,
     ended: Option<Uuid>,
-    (chain, state): (Uuid, Option<Chain>),
+    (chain, state): (Uuid, Option<ChainPosition>),
     at: OffsetDateTime,
 ) -> Result<(), StoreError> {
     if let Some(ended) = ended {

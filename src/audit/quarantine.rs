@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::metrics::AuditMetrics;
-use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::chain::{Batch, ChainPosition};
 use crate::model::audit::event::{Event, Outcome};
 use crate::model::audit::ledger::MissingRows;
 use crate::store::audit::outbox::Moved;
@@ -80,7 +80,7 @@ impl Quarantine {
     pub(super) async fn move_outbox(
         &self,
         log: &mut AuditLog,
-        (chain, at): (Chain, OffsetDateTime),
+        (chain, at): (ChainPosition, OffsetDateTime),
         mut most: i64,
     ) -> Result<Moved, AppendError> {
         loop {
@@ -108,7 +108,7 @@ impl Quarantine {
     /// kept.
     async fn set_aside(&self, batch: Batch, error: &AppendError) {
         self.metrics.add_quarantined();
-        let Chain { id: chain, seq, .. } = batch.after;
+        let ChainPosition { id: chain, seq, .. } = batch.after;
         let file =
             self.folder.as_ref().map(|folder| folder.join(chain.to_string()).with_extension(EXTENSION));
         let written = match file.clone() {
@@ -144,9 +144,9 @@ fn write(path: &Path, row: &[u8]) -> io::Result<()> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Appended {
     /// The end of their chain before them.
-    pub(super) before: Chain,
+    pub(super) before: ChainPosition,
     /// The end of their chain after them.
-    pub(super) after: Chain,
+    pub(super) after: ChainPosition,
     /// Whether they did not fit their chain and were appended to one of their own.
     pub(super) relocated: bool,
 }
@@ -175,7 +175,7 @@ pub(super) async fn salvage(
     let chain = Uuid::from_bytes(*first);
     tracing::error!(error = %foreign, %chain, "audit rows do not fit their chain; appending them to a new one");
     log.open_chain(chain, at).await?;
-    quarantine.append(log, &batch.rechained(Chain::new(chain)), at).await?;
+    quarantine.append(log, &batch.rechained(ChainPosition::new(chain)), at).await?;
     log.interrupt_chain(chain, at).await?;
     Ok(appended(true))
 }

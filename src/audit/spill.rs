@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 use uuid::Uuid;
 
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 use frame::{HEADER, MARKER};
 
 pub(super) use frame::Record;
@@ -39,7 +39,7 @@ pub(super) enum NextContent {
     /// An intact record, joined with those that continue it.
     Record(Record),
     /// Corrupt bytes, and the state of the chain after them; `None` if only a marker is corrupt.
-    Damaged(Option<Chain>),
+    Damaged(Option<ChainPosition>),
 }
 
 /// Why a record was not appended.
@@ -59,7 +59,7 @@ pub(super) struct Spill {
     file: Flock<File>,
     path: PathBuf,
     /// State of the chain after the last record; `None` for an adopted file.
-    chain: Option<Chain>,
+    chain: Option<ChainPosition>,
     /// Offset of the next record to read.
     read: u64,
     /// Offset of the next record to write.
@@ -77,8 +77,15 @@ impl Spill {
         let mut options = OpenOptions::new();
         let file = lock(options.read(true).write(true).create_new(true).mode(0o600).open(&path)?)?;
         let chain_record = Record::Chain(chain);
-        let mut spill =
-            Self { file, path, chain: Some(Chain::new(chain)), read: 0, end: 0, max_bytes, damaged: None };
+        let mut spill = Self {
+            file,
+            path,
+            chain: Some(ChainPosition::new(chain)),
+            read: 0,
+            end: 0,
+            max_bytes,
+            damaged: None,
+        };
         spill.append(&chain_record).map_err(io::Error::other)?;
         File::open(folder)?.sync_all()?;
         Ok(spill)
@@ -144,7 +151,7 @@ impl Spill {
             return Err(error.into());
         }
         let chain = match record {
-            Record::Chain(id) => Chain::new(*id),
+            Record::Chain(id) => ChainPosition::new(*id),
             Record::Rows(batch) => batch.after,
         };
         // Synced together with the next record: one sync per record suffices.
@@ -212,7 +219,7 @@ impl Spill {
     }
 
     /// The state of the chain at the first marker after `offset`, and the end offset of that marker.
-    fn next_marker(&self, offset: u64) -> io::Result<Option<(Chain, u64)>> {
+    fn next_marker(&self, offset: u64) -> io::Result<Option<(ChainPosition, u64)>> {
         let mut bytes = vec![0; usize::try_from(self.end - offset).unwrap_or(WINDOW).min(WINDOW)];
         let mut start = offset;
         while self.end - start >= MARKER as u64 {

@@ -25,7 +25,7 @@ use super::metrics::AuditMetrics;
 use super::quarantine::{Appended, Quarantine};
 use super::recorder::{EventQueue, MAX_EVENTS};
 use super::spill::{Record, SpillError};
-use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::chain::{Batch, ChainPosition};
 use crate::model::system::System;
 use crate::store::audit::outbox::Moved;
 use crate::store::audit::{AppendError, AuditLog};
@@ -69,21 +69,21 @@ pub(super) struct Writer {
 /// The end of the chain.
 struct ChainEnd {
     /// The last row that has its position.
-    chain: Chain,
+    chain: ChainPosition,
     /// Whether the end of the chain in the database is unknown, because of an operation that is running or failed.
     unknown: bool,
     /// The last row that was counted as written.
-    counted: Chain,
+    counted: ChainPosition,
 }
 
 impl ChainEnd {
     fn new(chain: Uuid) -> Self {
-        Self { chain: Chain::new(chain), unknown: false, counted: Chain::new(chain) }
+        Self { chain: ChainPosition::new(chain), unknown: false, counted: ChainPosition::new(chain) }
     }
 
     /// Counts appended rows once; returns how many are new. A batch that took too long is in the spill file as well, and
     /// appended again from there.
-    fn count(&mut self, before: Chain, after: Chain) -> i64 {
+    fn count(&mut self, before: ChainPosition, after: ChainPosition) -> i64 {
         let known = if self.counted.id == after.id { self.counted.seq.max(before.seq) } else { before.seq };
         if after.seq > known {
             self.counted = after;
@@ -237,7 +237,7 @@ impl Writer {
             JobResult::OutboxMoved(Ok(Moved::Done(count, chain))) => {
                 self.resume(chain);
                 let count = i64::try_from(count).unwrap_or(i64::MAX);
-                let before = Chain { seq: chain.seq.saturating_sub(count), ..chain };
+                let before = ChainPosition { seq: chain.seq.saturating_sub(count), ..chain };
                 self.count(Appended { before, after: chain, relocated: false }).await;
                 self.outbox.waiting |= count >= MAX_MOVED;
             }
@@ -264,7 +264,7 @@ impl Writer {
 
     /// Continues the chain from where the database has it. Ignored if the chain was switched meanwhile: rows
     /// after the end of a chain would fail verification.
-    fn resume(&mut self, chain: Chain) {
+    fn resume(&mut self, chain: ChainPosition) {
         self.jobs.retry_at = None;
         if chain.id == self.end.chain.id {
             self.end.unknown = false;
@@ -352,7 +352,7 @@ impl Writer {
         match appended {
             Ok(Ok(())) => {
                 tracing::warn!(previous = %self.end.chain.id, chain = %id, "audit chain switched");
-                self.end.chain = Chain::new(id);
+                self.end.chain = ChainPosition::new(id);
                 self.end.unknown = false;
             }
             failed => tracing::error!(?failed, "switching the audit chain failed"),

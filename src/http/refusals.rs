@@ -112,7 +112,7 @@ mod tests {
 
     use super::Refusals;
     use crate::model::client_address::ClientAddress;
-    use crate::quota::limits::{BodyPace, LimitOptions, Limits, UploadOptions};
+    use crate::quota::limits::{BodyMemoryOptions, BodyPace, LimitOptions, Limits};
 
     #[test]
     fn one_address_has_a_quarter_of_the_places() {
@@ -127,7 +127,7 @@ mod tests {
             look_ups: None,
             penalty: Duration::ZERO,
             remembered: 1,
-            uploads: UploadOptions { total: 0, per_tenant: 0, per_key: 0, pace },
+            uploads: BodyMemoryOptions { total: 0, per_tenant: 0, per_key: 0, pace },
         };
         let refusals = Refusals::new(6, Arc::new(Limits::new(limits)));
         let client = |nth| ClientAddress::from(IpAddr::from(Ipv4Addr::new(192, 0, 2, nth)));

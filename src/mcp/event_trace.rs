@@ -45,10 +45,10 @@ impl EventTrace {
         let ChangeEvent { subject, cause: Some(cause), .. } = change else { return };
         let name = notification::method(&subject);
         let mut attributes = vec![("mcp.method.name", Value::Text(name.into()))];
-        if let Subject::Resource(watched) = &subject
+        if let Subject::Resource(resource) = &subject
             && self.tracer.resource_uri
         {
-            attributes.push(("mcp.resource.uri", Value::Text(watched.uri.as_str().to_owned().into())));
+            attributes.push(("mcp.resource.uri", Value::Text(resource.uri.as_str().to_owned().into())));
         }
         attributes.extend(self.attributes.iter().cloned());
         let (took, ended) = (cause.since.elapsed(), self.recorder.audit().now().into());

@@ -37,7 +37,7 @@ pub(super) fn method(subject: &Subject) -> &'static str {
 /// The notification of a changed subject.
 pub(super) fn changed(subject: &Subject) -> Pieces<'_> {
     let params = match subject {
-        Subject::Resource(watched) => [r#""uri":"#, &watched.json],
+        Subject::Resource(resource) => [r#""uri":"#, &resource.json],
         Subject::ResourceList | Subject::PromptList | Subject::ToolList => [""; 2],
     };
     Pieces { head: method_and_head(subject).1, params }

@@ -61,7 +61,7 @@ impl Endpoint {
     ) -> Result<Response<Body>, Fault> {
         let stream = self.stream_context(request, caller, Some(session.uid))?;
         let (session, revision) = self.sessions.take_stream(session).await?;
-        if session.epoch > 1 {
+        if session.streams_opened > 1 {
             // The replica with the old stream is notified of this one before anything is sent here.
             self.feed.wait_for_replicas(Scope::from(session.uid), revision).await;
         }

@@ -203,7 +203,7 @@ kinds! {
     SessionSubscription = "session_subscription",
     /// Session scope: the level of log messages was set. Subject: the level.
     SessionLevel = "session_level",
-    /// Session scope: a new stream was opened. Subject: the epoch.
+    /// Session scope: a new stream was opened. Subject: the number of the stream.
     SessionStream = "session_stream",
     /// Session scope: the session ended. Subject: the session's UUID.
     SessionEnded = "session_ended",

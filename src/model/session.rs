@@ -171,7 +171,7 @@ pub struct Session {
     /// Minimum level of log messages to send, if set.
     pub level: Option<LogLevel>,
     /// Number of streams opened so far; only the newest one is served.
-    pub epoch: i64,
+    pub streams_opened: i64,
     /// The revision of the agent's scope when the session was opened.
     pub since: Revision,
     /// The labels of the caller that opened it; `None` for a session of a gateway that did not know of labels.

@@ -19,46 +19,46 @@ pub enum Subject {
     /// The list of tools.
     ToolList,
     /// The content of a URI.
-    Resource(Arc<WatchedUri>),
+    Resource(Arc<SubscribedUri>),
 }
 
 /// A subscribed URI, shared by all streams interested in it.
 #[derive(Debug)]
-pub struct WatchedUri {
+pub struct SubscribedUri {
     /// The URI.
     pub uri: ResourceUri,
     /// The URI encoded as a JSON string, once for all events.
     pub json: Box<str>,
 }
 
-impl WatchedUri {
+impl SubscribedUri {
     fn new(uri: ResourceUri) -> Self {
         let json = Value::from(uri.as_str()).to_string().into();
         Self { uri, json }
     }
 }
 
-impl PartialEq for WatchedUri {
+impl PartialEq for SubscribedUri {
     fn eq(&self, other: &Self) -> bool {
         self.uri == other.uri
     }
 }
 
-impl Eq for WatchedUri {}
+impl Eq for SubscribedUri {}
 
-impl Hash for WatchedUri {
+impl Hash for SubscribedUri {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.uri.hash(state);
     }
 }
 
-impl PartialOrd for WatchedUri {
+impl PartialOrd for SubscribedUri {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for WatchedUri {
+impl Ord for SubscribedUri {
     fn cmp(&self, other: &Self) -> Ordering {
         self.uri.cmp(&other.uri)
     }
@@ -76,6 +76,6 @@ pub struct Interest {
 impl Subject {
     /// The content of a URI.
     pub fn resource(uri: ResourceUri) -> Self {
-        Self::Resource(Arc::new(WatchedUri::new(uri)))
+        Self::Resource(Arc::new(SubscribedUri::new(uri)))
     }
 }

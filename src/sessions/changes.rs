@@ -97,8 +97,8 @@ impl Sessions {
             .await
     }
 
-    /// Makes a new stream the active stream of the session, in place of any other. Returns the session with the stream's epoch,
-    /// and the new revision of its scope.
+    /// Makes a new stream the active stream of the session, in place of any other. Returns the session with the number of
+    /// the stream, and the new revision of its scope.
     ///
     /// # Errors
     /// [`Fault::SessionNotFound`] if it ended meanwhile.
@@ -110,10 +110,12 @@ impl Sessions {
                     .writer
                     .transact(Scope::from(session), &AuditedWrite::UNAUDITED, async |write| {
                         let (mut present, revision) = lock_open(write, session).await?;
-                        present.epoch += 1;
-                        write.set_session_epoch(session, present.epoch, sessions.system.clock.now()).await?;
-                        let epoch = present.epoch.to_string();
-                        write.change(Scope::from(session), ChangeKind::SessionStream, epoch);
+                        present.streams_opened += 1;
+                        write
+                            .set_streams_opened(session, present.streams_opened, sessions.system.clock.now())
+                            .await?;
+                        let number = present.streams_opened.to_string();
+                        write.change(Scope::from(session), ChangeKind::SessionStream, number);
                         Ok((Arc::new(present), revision))
                     })
                     .await

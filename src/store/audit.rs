@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::undelayed::{Relay, undelayed};
 use super::{SessionSettings, Store, StoreError, millis};
-use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::chain::{Batch, ChainPosition};
 use crate::model::audit::digest::Digest;
 use crate::model::audit::signature::Signer;
 
@@ -58,7 +58,7 @@ pub enum AppendError {
     Store(#[from] StoreError),
     /// The chain does not end where its writer left it.
     #[error("audit chain {} ends at row {}, expected row {}: it was modified by another writer", .0.id, .0.seq, .1)]
-    Foreign(Chain, i64),
+    Foreign(ChainPosition, i64),
 }
 
 impl AppendError {
@@ -164,13 +164,13 @@ impl AuditLog {
         if found {
             return Ok(());
         }
-        let head = self.head(id).await?.unwrap_or(Chain::new(id));
+        let head = self.head(id).await?.unwrap_or(ChainPosition::new(id));
         Err(AppendError::Foreign(head, batch.before.seq))
     }
 
     /// Reads the end of a chain; `None` if it was never opened. Waits for a concurrent transaction that moves
     /// it.
-    pub async fn head(&mut self, chain: Uuid) -> Result<Option<Chain>, StoreError> {
+    pub async fn head(&mut self, chain: Uuid) -> Result<Option<ChainPosition>, StoreError> {
         self.with(async |connection| head(connection, chain).await).await
     }
 
@@ -203,7 +203,11 @@ async fn connect(options: &PgConnectOptions, deadline: Duration) -> Result<Conne
 }
 
 /// Moves the head of a chain from `before` to `after`; returns false if the head is not at `before`.
-async fn raise(connection: &mut PgConnection, before: Chain, after: Chain) -> Result<bool, StoreError> {
+async fn raise(
+    connection: &mut PgConnection,
+    before: ChainPosition,
+    after: ChainPosition,
+) -> Result<bool, StoreError> {
     let raised = sqlx::query!(
         "update audit_heads set seq = $2, hash = $3, at = now() where chain = $1 and seq = $4 and hash = $5",
         after.id,
@@ -217,12 +221,12 @@ async fn raise(connection: &mut PgConnection, before: Chain, after: Chain) -> Re
     Ok(raised.rows_affected() == 1)
 }
 
-async fn head(connection: &mut PgConnection, chain: Uuid) -> Result<Option<Chain>, StoreError> {
+async fn head(connection: &mut PgConnection, chain: Uuid) -> Result<Option<ChainPosition>, StoreError> {
     let row = sqlx::query!("select seq, hash from audit_heads where chain = $1 for update", chain)
         .fetch_optional(connection)
         .await?;
     let read = |hash: &[u8]| Digest::read(hash).ok_or(StoreError::Unreadable("audit hash"));
-    row.map(|row| Ok(Chain { id: chain, seq: row.seq, head: read(&row.hash)? })).transpose()
+    row.map(|row| Ok(ChainPosition { id: chain, seq: row.seq, head: read(&row.hash)? })).transpose()
 }
 
 async fn copy(connection: &mut PgConnection, rows: &[u8]) -> Result<(), StoreError> {

@@ -129,16 +129,16 @@ impl Write {
     }
 
     /// Sets the number of streams that a session has had, including the one opening now.
-    pub async fn set_session_epoch(
+    pub async fn set_streams_opened(
         &mut self,
         session: SessionUid,
-        epoch: i64,
+        streams_opened: i64,
         now: OffsetDateTime,
     ) -> Result<(), StoreError> {
         sqlx::query!(
             "update sessions set epoch = $2, streamed_at = $3 where uid = $1",
             session.0,
-            epoch,
+            streams_opened,
             now
         )
         .execute(self.connection())
@@ -211,7 +211,7 @@ impl Row {
             client_name: self.client_name,
             client_version: self.client_version,
             level: self.level.as_ref().map(level).transpose()?,
-            epoch: self.epoch,
+            streams_opened: self.epoch,
             since: Revision(self.since_revision),
             labels: self.labels_digest.map(|digest| LabelsDigest(digest.to_be_bytes())),
             subscriptions: self

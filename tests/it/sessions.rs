@@ -97,7 +97,7 @@ async fn session_keeps_the_negotiated_values() {
         client_name: "a client".to_owned(),
         client_version: "1.2".to_owned(),
         level: None,
-        epoch: 0,
+        streams_opened: 0,
         since: Revision(since),
         labels: Some(caller.labels().digest()),
         subscriptions: Vec::new(),
@@ -256,10 +256,10 @@ async fn session_is_served_and_updated_on_any_replica() {
     assert_eq!(same_there("the level").await.level, Some(LogLevel::Warning));
 
     let (taken, revision) = first.sessions().take_stream(&session).await.unwrap();
-    assert_eq!((taken.epoch, revision), (1, Revision(4)), "the same level again was no change");
+    assert_eq!((taken.streams_opened, revision), (1, Revision(4)), "the same level again was no change");
     assert_eq!(taken, same_there("the stream").await);
     let (taken, revision) = second.sessions().take_stream(&session).await.unwrap();
-    assert_eq!((taken.epoch, taken.level, revision), (2, Some(LogLevel::Warning), Revision(5)));
+    assert_eq!((taken.streams_opened, taken.level, revision), (2, Some(LogLevel::Warning), Revision(5)));
     assert_eq!(second.found(&caller_there, &id).await, taken);
     eventually("the other stream", async || first.found(&caller, &id).await == taken).await;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
-use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::chain::{Batch, ChainPosition};
 use crate::model::audit::digest::Digest;
 
 /// Bytes before the payload of a frame: its length and its CRC-32.
@@ -59,7 +59,7 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
 }
 
 /// Encodes the sync marker at `offset`, with the state of the chain after the record before it.
-pub(super) fn encode_marker(offset: u64, chain: Chain) -> Vec<u8> {
+pub(super) fn encode_marker(offset: u64, chain: ChainPosition) -> Vec<u8> {
     let mut out = vec![0; HEADER];
     out.push(SYNCED);
     out.extend_from_slice(&offset.to_be_bytes());
@@ -68,7 +68,7 @@ pub(super) fn encode_marker(offset: u64, chain: Chain) -> Vec<u8> {
     seal(out)
 }
 
-fn position(out: &mut Vec<u8>, chain: Chain) {
+fn position(out: &mut Vec<u8>, chain: ChainPosition) {
     out.extend_from_slice(&chain.seq.to_be_bytes());
     out.extend_from_slice(&chain.head.0);
 }
@@ -115,14 +115,14 @@ pub(super) fn decode(payload: &[u8], sum: u32) -> Option<Record> {
     }
 }
 
-fn decode_position(id: Uuid, bytes: &[u8]) -> Option<(Chain, &[u8])> {
+fn decode_position(id: Uuid, bytes: &[u8]) -> Option<(ChainPosition, &[u8])> {
     let (seq, rest) = bytes.split_first_chunk::<8>()?;
     let (head, rest) = rest.split_first_chunk::<32>()?;
-    Some((Chain { id, seq: i64::from_be_bytes(*seq), head: Digest(*head) }, rest))
+    Some((ChainPosition { id, seq: i64::from_be_bytes(*seq), head: Digest(*head) }, rest))
 }
 
 /// Decodes the sync marker at `offset`; `None` if these bytes are not a marker, or one of another offset.
-pub(super) fn decode_marker(frame: &[u8], offset: u64) -> Option<Chain> {
+pub(super) fn decode_marker(frame: &[u8], offset: u64) -> Option<ChainPosition> {
     let (header, payload) = frame.split_first_chunk::<HEADER>()?;
     if header[..4] != MARKER_START || payload.len() != MARKER_PAYLOAD {
         return None;

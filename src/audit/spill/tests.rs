@@ -9,11 +9,11 @@ use uuid::Uuid;
 
 use super::frame::MARKER;
 use super::{NextContent, Record, Spill, SpillError};
-use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::chain::{Batch, ChainPosition};
 
 const CHAIN: Uuid = Uuid::from_u128(7);
 
-fn rows(chain: Chain) -> Batch {
+fn rows(chain: ChainPosition) -> Batch {
     let mut batch = Batch::after(chain);
     batch.push(&[0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1]);
     batch
@@ -52,7 +52,7 @@ impl OrphanedFile {
         let folder = tempfile::tempdir().unwrap();
         let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
         let end = |spill: &Spill| usize::try_from(spill.end).unwrap();
-        let (mut chain, mut batches, mut records) = (Chain::new(CHAIN), Vec::new(), Vec::new());
+        let (mut chain, mut batches, mut records) = (ChainPosition::new(CHAIN), Vec::new(), Vec::new());
         records.push(0..end(&spill) - MARKER);
         for _ in 0..3 {
             let (start, batch) = (end(&spill), rows(chain));
@@ -86,7 +86,7 @@ fn found(next: &[NextContent]) -> Vec<i64> {
 fn spilled_records_are_read_back_in_order_by_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
     let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
-    let first = rows(Chain::new(CHAIN));
+    let first = rows(ChainPosition::new(CHAIN));
     let second = rows(first.after);
     for batch in [&first, &second] {
         spill.append(&Record::Rows(batch.clone())).unwrap();
@@ -103,7 +103,7 @@ fn spilled_records_are_read_back_in_order_by_the_next_process() {
 fn torn_record_at_the_end_is_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
-    let first = rows(Chain::new(CHAIN));
+    let first = rows(ChainPosition::new(CHAIN));
     spill.append(&Record::Rows(first.clone())).unwrap();
     let whole = spill.end;
     spill.append(&Record::Rows(rows(first.after))).unwrap();
@@ -134,7 +134,7 @@ fn every_flipped_bit_is_reported_or_in_the_torn_tail() {
         let rows: Vec<_> = rows.into_iter().map(|row| i64::try_from(row).unwrap()).collect();
         assert_eq!(found(&next), rows, "byte {place}: intact records are read");
         let state = match damaged {
-            Some(0) => Some(Chain::new(CHAIN)),
+            Some(0) => Some(ChainPosition::new(CHAIN)),
             Some(record) => Some(left.batches[record - 1].after),
             None => None,
         };
@@ -162,7 +162,7 @@ fn damage_over_several_records_is_reported_up_to_the_next_marker() {
 fn running_process_reports_damage_of_its_last_record() {
     let folder = tempfile::tempdir().unwrap();
     let mut spill = Spill::create(folder.path(), CHAIN, 1 << 20).unwrap();
-    let (start, batch) = (spill.end, rows(Chain::new(CHAIN)));
+    let (start, batch) = (spill.end, rows(ChainPosition::new(CHAIN)));
     spill.append(&Record::Rows(batch.clone())).unwrap();
     let mut bytes = fs::read(&spill.path).unwrap();
     bytes[usize::try_from(start).unwrap()..].fill(0);
@@ -198,7 +198,7 @@ fn damaged_file_is_kept_under_another_name() {
 fn full_file_accepts_records_once_it_is_drained() {
     let folder = tempfile::tempdir().unwrap();
     let mut spill = Spill::create(folder.path(), CHAIN, 540).unwrap();
-    let first = rows(Chain::new(CHAIN));
+    let first = rows(ChainPosition::new(CHAIN));
     spill.append(&Record::Rows(first.clone())).unwrap();
     let second = Record::Rows(rows(first.after));
     assert!(matches!(spill.append(&second), Err(SpillError::Full)));

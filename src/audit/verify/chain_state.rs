@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use super::gaps::{Gap, Gaps};
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 
 /// State of one chain according to the ledger.
 #[derive(Debug, Clone, Default)]
@@ -15,11 +15,11 @@ pub(super) struct ChainState {
     /// Whether the chain was opened by an entry of version 1.
     pub(super) is_old: bool,
     /// The last row, if the chain was ended.
-    pub(super) end: Option<Chain>,
+    pub(super) end: Option<ChainPosition>,
     /// Number of the entry that ended it.
     pub(super) ended: Option<i64>,
     /// The last row as recorded by the writer.
-    pub(super) head: Option<Chain>,
+    pub(super) head: Option<ChainPosition>,
     pub(super) gaps: Gaps,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct ChainStates {
 
 impl ChainStates {
     /// Skips the gaps that follow `at`, up to before row `until`.
-    pub(super) fn past_gaps(&self, mut at: Chain, until: i64) -> Chain {
+    pub(super) fn past_gaps(&self, mut at: ChainPosition, until: i64) -> ChainPosition {
         let Some(state) = self.chains.get(&at.id) else { return at };
         while let Some(gap) = state.gaps.beginning_with(at.seq + 1)
             && gap.last.seq < until

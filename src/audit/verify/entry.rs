@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding::split;
 use crate::model::audit::ledger::Cutoff;
@@ -18,7 +18,7 @@ pub(super) struct ScannedEntry<'a> {
     pub(super) chain: Uuid,
     pub(super) first: Option<i64>,
     pub(super) before: Option<Digest>,
-    pub(super) last: Chain,
+    pub(super) last: ChainPosition,
     pub(super) cutoff: Option<Cutoff>,
     pub(super) key: Option<PublicKey>,
     pub(super) signer: Option<PublicKey>,
@@ -58,7 +58,7 @@ impl<'a> ScannedEntry<'a> {
         // Version 1 includes neither the version nor the columns added later.
         let range = if version == 1 { numbered..headed } else { 0..hashed };
         let actual_hash = Digest::of(fields.get(range)?);
-        let last = Chain { id: chain, seq, head };
+        let last = ChainPosition { id: chain, seq, head };
         let hash = Digest::read(hash?)?;
         let (cutoff, key, signer) = if version == 1 { (None, None, None) } else { (cutoff, key, signer) };
         Some(Self {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::entry::ScannedEntry;
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding::day_of_micros;
 use crate::model::audit::ledger::Cutoff;
@@ -31,7 +31,7 @@ pub(super) struct Gap {
     /// The hash before it.
     pub(super) before: Digest,
     /// The last missing row and its hash.
-    pub(super) last: Chain,
+    pub(super) last: ChainPosition,
     /// For dropped rows, the retention applied; entries of version 1 do not contain it.
     pub(super) cutoff: Option<Cutoff>,
 }

@@ -8,7 +8,7 @@ use super::chain_state::{ChainState, ChainStates};
 use super::entry::ScannedEntry;
 use super::gaps::{Gap, GapReason, drop_objection};
 use super::signatures::{SignatureError, Signatures};
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 use crate::model::audit::checkpoint::LedgerHead;
 use crate::model::audit::digest::Digest;
 use crate::model::audit::ledger::{RESERVED, VERSION};
@@ -16,7 +16,7 @@ use crate::model::audit::signature::PublicKey;
 
 /// Verifies the ledger entry by entry.
 pub(super) struct LedgerVerifier {
-    at: Chain,
+    at: ChainPosition,
     states: ChainStates,
     /// The entries recorded in checkpoints.
     known: BTreeMap<i64, BTreeSet<Digest>>,
@@ -39,7 +39,7 @@ impl LedgerVerifier {
             by_number.entry(head.number).or_default().insert(head.hash);
         }
         Self {
-            at: Chain::new(Uuid::nil()),
+            at: ChainPosition::new(Uuid::nil()),
             states: ChainStates::default(),
             known: by_number,
             signatures: Signatures::new(trusted),
@@ -70,7 +70,7 @@ impl LedgerVerifier {
         if self.known.remove(&number).is_some_and(|known| known.iter().any(|hash| *hash != entry.hash)) {
             self.report(&format!("entry {number}: differs from the entry in a checkpoint"));
         }
-        self.at = Chain { id: Uuid::nil(), seq: number, head: entry.hash };
+        self.at = ChainPosition { id: Uuid::nil(), seq: number, head: entry.hash };
         let signed = self.check_signature(&entry);
         self.apply(&entry, signed);
         self.old.1 |= entry.version > 1;
@@ -162,7 +162,7 @@ impl LedgerVerifier {
     }
 
     /// Completes the verification with the recorded heads of the chains.
-    pub(super) fn finish(mut self, heads: &[Chain]) -> (ChainStates, Signatures) {
+    pub(super) fn finish(mut self, heads: &[ChainPosition]) -> (ChainStates, Signatures) {
         let recorded = heads.iter().find(|head| head.id.is_nil());
         if recorded.is_none_or(|recorded| recorded.seq > self.at.seq) {
             self.report(&format!("entries after {} are missing: a chain may have been removed", self.at.seq));

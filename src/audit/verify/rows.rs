@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::chain_state::ChainStates;
 use super::gaps::{Gap, GapReason};
 use super::report::{MAX_FINDINGS, Report};
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 use crate::model::audit::checkpoint::Checkpoint;
 use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding::{NEWEST, VERSION, day_of_micros, split};
@@ -27,7 +27,7 @@ pub(super) struct RowVerifier<'a> {
 
 /// The chain being read.
 struct CurrentChain {
-    at: Chain,
+    at: ChainPosition,
     broken: bool,
 }
 
@@ -68,7 +68,7 @@ impl<'a> RowVerifier<'a> {
         if self.current.as_ref().is_none_or(|current| current.at.id != row.chain) {
             self.end_chain();
             self.seen.insert(row.chain);
-            self.current = Some(CurrentChain { at: Chain::new(row.chain), broken: false });
+            self.current = Some(CurrentChain { at: ChainPosition::new(row.chain), broken: false });
             if !self.states.chains.contains_key(&row.chain) {
                 self.report_break(format!("chain {}: has rows, but was never opened", row.chain));
             }
@@ -107,7 +107,7 @@ impl<'a> RowVerifier<'a> {
                 current.at.seq
             ));
         }
-        current.at = Chain { id: row.chain, seq: row.seq, head: row.hash };
+        current.at = ChainPosition { id: row.chain, seq: row.seq, head: row.hash };
         self.states
             .should_have_been_dropped(row.chain, row.seq, row.day)
             .then(|| "newer rows are declared expired, but this row remains: they were cut out".to_owned())
@@ -129,7 +129,7 @@ impl<'a> RowVerifier<'a> {
     }
 
     /// Compares the last row of a chain with its recorded end.
-    fn check_end(&mut self, at: Chain) {
+    fn check_end(&mut self, at: ChainPosition) {
         let Some(state) = self.states.chains.get(&at.id) else { return };
         let at = self.states.past_gaps(at, i64::MAX);
         // A missing record was reported with the ledger.
@@ -151,7 +151,7 @@ impl<'a> RowVerifier<'a> {
         self.end_chain();
         for (id, state) in &self.states.chains {
             if !self.seen.contains(id) {
-                self.check_end(Chain::new(*id));
+                self.check_end(ChainPosition::new(*id));
             }
             if let (None, Some(head)) = (state.end, state.head) {
                 self.report.open.push((*id, head.seq));

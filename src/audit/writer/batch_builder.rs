@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use crate::audit::quarantine::loss_event;
 use crate::audit::recorder::{EventBatch, EventQueue};
-use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::chain::{Batch, ChainPosition};
 use crate::model::audit::encoding;
 use crate::model::system::System;
 
@@ -26,7 +26,7 @@ impl BatchBuilder {
     pub(super) fn take(
         &mut self,
         queue: &EventQueue,
-        chain: Chain,
+        chain: ChainPosition,
         system: &System,
     ) -> (Batch, Vec<oneshot::Sender<()>>) {
         self.events = queue.take(std::mem::take(&mut self.events));

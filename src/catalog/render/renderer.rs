@@ -18,21 +18,21 @@ use crate::telemetry::trace::{Kind, traced};
 /// to another thread costs.
 const LIGHT_STEPS: u64 = 256;
 const LIGHT_BYTES: u64 = 16 << 10;
-/// How long a job that is run to its end waits for a place.
+/// How long a job that is run to its end waits for a permit.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// Renders templates on blocking threads, except those whose bounded cost is a few microseconds.
 ///
-/// A caller that is cancelled or times out leaves a thread behind that cannot be stopped. The thread keeps its place
+/// A caller that is cancelled or times out leaves a thread behind that cannot be stopped. The thread keeps its permit
 /// until it ends, so there are never more of them than `at_once`. It ends soon, because fuel, work and output are
 /// bounded: at the default limits within some hundred milliseconds. A render that has not begun by the timeout never
 /// does.
 ///
-/// The places go round between the payers that wait for one, so that none of them delays another by more than a render, or the
+/// The permits go round between the payers that wait for one, so that none of them delays another by more than a render, or the
 /// encoding of one result (see [`run_to_end`](Self::run_to_end)).
 #[derive(Debug)]
 pub struct Renderer {
-    pub(super) places: Arc<FairSemaphore<Payer>>,
+    pub(super) permits: Arc<FairSemaphore<Payer>>,
     limits: RendererLimits,
 }
 
@@ -56,19 +56,19 @@ fn render(
 impl Renderer {
     /// Creates a renderer.
     pub fn new(limits: RendererLimits) -> Self {
-        Self { places: FairSemaphore::new(limits.at_once, limits.waiting), limits }
+        Self { permits: FairSemaphore::new(limits.at_once, limits.waiting), limits }
     }
 
     /// The number of free permits.
     pub fn free(&self) -> usize {
-        self.places.free()
+        self.permits.free()
     }
 
     /// Renders the templates of one answer with the same values, in order and within one set of limits.
     ///
     /// # Errors
     /// As [`Template::render`]; [`RenderError::TooMuchWork`] if the templates are too much together;
-    /// [`RenderError::Busy`] if there is no place in time; [`RenderError::Late`] if the deadline passes.
+    /// [`RenderError::Busy`] if there is no permit in time; [`RenderError::Late`] if the deadline passes.
     pub async fn render(
         &self,
         payer: Payer,
@@ -95,8 +95,8 @@ impl Renderer {
         Box::pin(self.run(payer, move || render(&templates, budget, &values))).await
     }
 
-    /// Runs another job in one of the places, such as parsing a template; the job must be bounded in itself.
-    /// The place is accounted to `payer`.
+    /// Runs another job with a permit, such as parsing a template; the job must be bounded in itself.
+    /// The permit is accounted to `payer`.
     ///
     /// # Errors
     /// The job's own, [`RenderError::Busy`] and [`RenderError::Late`].
@@ -113,7 +113,7 @@ impl Renderer {
         ended.unwrap_or_else(|error| Err(RenderError::Failed(error.to_string())))
     }
 
-    /// Runs a job in one of the places as [`run`](Self::run) does, but waits longer for the place, and for the end of the job
+    /// Runs a job with a permit as [`run`](Self::run) does, but waits longer for it, and for the end of the job
     /// without a deadline: for work whose length depends on the machine and on what is answered alone, not on a template.
     ///
     /// # Errors
@@ -127,16 +127,16 @@ impl Renderer {
         ended.map_err(|error| RenderError::Failed(error.to_string()))
     }
 
-    /// Starts a job once there is a place for it.
+    /// Starts a job once there is a permit for it.
     async fn start<T: Send + 'static>(
         &self,
         payer: Payer,
         wait: Duration,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, RenderError> {
-        let place = self.places.acquire(payer, wait).await.ok_or(RenderError::Busy)?;
+        let permit = self.permits.acquire(payer, wait).await.ok_or(RenderError::Busy)?;
         Ok(spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             job()
         }))
     }

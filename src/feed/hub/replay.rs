@@ -74,13 +74,13 @@ fn affected_key(subject: &Subject) -> Affected {
         Subject::ResourceList => Affected::ResourceList,
         Subject::PromptList => Affected::PromptList,
         Subject::ToolList => Affected::ToolList,
-        Subject::Resource(watched) => Affected::Resource(watched.uri.clone()),
+        Subject::Resource(resource) => Affected::Resource(resource.uri.clone()),
     }
 }
 
 fn uri_of(subject: &Subject) -> Option<crate::model::ids::ResourceUri> {
     match subject {
-        Subject::Resource(watched) => Some(watched.uri.clone()),
+        Subject::Resource(resource) => Some(resource.uri.clone()),
         Subject::ResourceList | Subject::PromptList | Subject::ToolList => None,
     }
 }

@@ -17,7 +17,7 @@ use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::label::CallerLabels;
 use crate::model::scope::{Revision, WantedRevision};
-use crate::model::subject::{Interest, Subject, WatchedUri};
+use crate::model::subject::{Interest, Subject, SubscribedUri};
 use crate::model::trace::SpanContext;
 
 /// An agent with open streams.
@@ -55,7 +55,7 @@ struct Index {
 /// A URI with interested streams.
 #[derive(Debug)]
 struct UriEntry {
-    watched: Arc<WatchedUri>,
+    resource: Arc<SubscribedUri>,
     subscribers: Vec<Arc<DirtySet>>,
     /// Its number among the URIs added.
     number: u64,
@@ -246,16 +246,16 @@ impl Index {
             Subject::ResourceList => (Subject::ResourceList, &mut self.resource_list),
             Subject::PromptList => (Subject::PromptList, &mut self.prompt_list),
             Subject::ToolList => (Subject::ToolList, &mut self.tool_list),
-            Subject::Resource(watched) => {
-                let entry = self.uris.entry(watched.uri.clone()).or_insert_with(|| {
+            Subject::Resource(resource) => {
+                let entry = self.uris.entry(resource.uri.clone()).or_insert_with(|| {
                     self.additions += 1;
-                    UriEntry { watched, subscribers: Vec::new(), number: self.additions }
+                    UriEntry { resource, subscribers: Vec::new(), number: self.additions }
                 });
                 let labels = subscriber.labels();
                 if !entry.subscribers.iter().any(|other| other.labels() == labels) {
                     self.additions += 1;
                 }
-                (Subject::Resource(Arc::clone(&entry.watched)), &mut entry.subscribers)
+                (Subject::Resource(Arc::clone(&entry.resource)), &mut entry.subscribers)
             }
         };
         if !subscribers.iter().any(|other| Arc::ptr_eq(other, subscriber)) {
@@ -272,11 +272,11 @@ impl Index {
             Subject::ResourceList => remove(&mut self.resource_list),
             Subject::PromptList => remove(&mut self.prompt_list),
             Subject::ToolList => remove(&mut self.tool_list),
-            Subject::Resource(watched) => {
-                if let Some(UriEntry { subscribers, .. }) = self.uris.get_mut(&watched.uri) {
+            Subject::Resource(resource) => {
+                if let Some(UriEntry { subscribers, .. }) = self.uris.get_mut(&resource.uri) {
                     remove(subscribers);
                     if subscribers.is_empty() {
-                        self.uris.remove(&watched.uri);
+                        self.uris.remove(&resource.uri);
                     }
                 }
             }
@@ -299,8 +299,8 @@ impl Index {
     }
 
     fn mark_uri(&self, recipients: Recipients<'_>, revision: Revision, uri: &ResourceUri) {
-        if let Some(UriEntry { watched, subscribers, .. }) = self.uris.get(uri.as_str()) {
-            self.mark_each(subscribers, recipients, &Subject::Resource(Arc::clone(watched)), revision);
+        if let Some(UriEntry { resource, subscribers, .. }) = self.uris.get(uri.as_str()) {
+            self.mark_each(subscribers, recipients, &Subject::Resource(Arc::clone(resource)), revision);
         }
     }
 

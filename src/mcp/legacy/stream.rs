@@ -51,7 +51,7 @@ impl Start {
         // was detected.
         // Without a watermark everything has to be notified, not only what changed.
         let resumes = |position: &Position| {
-            position.stream < session.epoch
+            position.stream < session.streams_opened
                 && position.labels == labels
                 && position.watermark != UNKNOWN_WATERMARK
         };
@@ -101,7 +101,7 @@ impl SessionEncoder {
         subscription: &Subscription,
     ) -> Self {
         let (watermark, labels) = (subscription.watermark(), subscription.labels().digest());
-        let position = Position { stream: session.epoch, watermark, event: 0, labels };
+        let position = Position { stream: session.streams_opened, watermark, event: 0, labels };
         let in_use = sessions.keep_in_use(session.uid);
         Self { sessions, session, ids, position, warned: None, _in_use: in_use }
     }
@@ -198,7 +198,7 @@ impl StreamEncoder for SessionEncoder {
         let payer = Payer::Tenant(self.session.tenant);
         let session = self.sessions.current(payer, self.session.uid).await.map_err(|_| Obstacle::Unknown)?;
         let session = session.ok_or(Obstacle::End(StreamEnd::Session))?;
-        if session.epoch > self.session.epoch {
+        if session.streams_opened > self.session.streams_opened {
             return Err(Obstacle::End(StreamEnd::Superseded));
         }
         if !Arc::ptr_eq(&session, &self.session) {

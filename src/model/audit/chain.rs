@@ -7,9 +7,9 @@ use uuid::Uuid;
 use super::digest::Digest;
 use super::encoding::{VERSION, day, field, int8, split, uuid};
 
-/// The end of a chain: its last row.
+/// A position in a chain: that of a row, in most cases the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chain {
+pub struct ChainPosition {
     /// Identifies the chain.
     pub id: Uuid,
     /// Number of the last row; 0 if there is none.
@@ -18,7 +18,7 @@ pub struct Chain {
     pub head: Digest,
 }
 
-impl Chain {
+impl ChainPosition {
     /// A chain without rows.
     pub fn new(id: Uuid) -> Self {
         Self { id, seq: 0, head: Digest::NONE }
@@ -29,9 +29,9 @@ impl Chain {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     /// The end of the chain before these rows.
-    pub before: Chain,
+    pub before: ChainPosition,
     /// The end of the chain after these rows.
-    pub after: Chain,
+    pub after: ChainPosition,
     /// The days of the rows, counted from 2000-01-01.
     pub days: BTreeSet<i32>,
     /// The encoded rows: of each, the number of its fields followed by the fields.
@@ -48,12 +48,12 @@ const COLUMNS: i16 = 29;
 
 impl Batch {
     /// An empty batch that continues a chain.
-    pub fn after(chain: Chain) -> Self {
+    pub fn after(chain: ChainPosition) -> Self {
         Self { before: chain, after: chain, days: BTreeSet::new(), rows: Vec::new() }
     }
 
     /// An empty batch that reuses a buffer.
-    pub fn with_buffer(chain: Chain, buffer: Vec<u8>) -> Self {
+    pub fn with_buffer(chain: ChainPosition, buffer: Vec<u8>) -> Self {
         Self { rows: buffer, ..Self::after(chain) }
     }
 
@@ -75,7 +75,7 @@ impl Batch {
 
     /// Appends an encoded event as the next row of the chain.
     pub fn push_versioned(&mut self, version: i16, event: &[u8]) {
-        let Chain { id, seq, head } = self.after;
+        let ChainPosition { id, seq, head } = self.after;
         self.rows.extend_from_slice(&COLUMNS.to_be_bytes());
         let start = self.rows.len();
         field(&mut self.rows, &version.to_be_bytes());
@@ -86,12 +86,12 @@ impl Batch {
         let hash = Digest::of(&self.rows[start..]);
         field(&mut self.rows, &hash.0);
         self.days.extend(day(event));
-        self.after = Chain { id, seq: seq + 1, head: hash };
+        self.after = ChainPosition { id, seq: seq + 1, head: hash };
     }
 
     /// The same events as rows of another chain.
     #[must_use]
-    pub fn rechained(&self, chain: Chain) -> Self {
+    pub fn rechained(&self, chain: ChainPosition) -> Self {
         let mut batch = Self::after(chain);
         let mut rest = self.rows.as_slice();
         while let Some(((version, event), others)) = event_of(rest) {
@@ -113,7 +113,7 @@ impl Batch {
     }
 
     /// The rows after `place`; `None` if that is not the end of a row of this batch.
-    pub fn rows_after(&self, place: Chain) -> Option<Self> {
+    pub fn rows_after(&self, place: ChainPosition) -> Option<Self> {
         let rows = usize::try_from(place.seq - self.before.seq).ok().filter(|rows| *rows > 0)?;
         let (mut rest, mut last) = (self.rows.as_slice(), None);
         for _ in 0..rows {
@@ -132,7 +132,7 @@ impl Batch {
         for _ in 0..count / 2 {
             let (_, others) = event_of(rest)?;
             let hash = rest[..rest.len() - others.len()].last_chunk::<32>()?;
-            middle = Chain { seq: middle.seq + 1, head: Digest(*hash), ..middle };
+            middle = ChainPosition { seq: middle.seq + 1, head: Digest(*hash), ..middle };
             rest = others;
         }
         let first = self.rows[..self.rows.len() - rest.len()].to_vec();
@@ -176,7 +176,7 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::{Batch, Chain, Digest};
+    use super::{Batch, ChainPosition, Digest};
     use crate::model::audit::encoding;
     use crate::model::audit::event::{Actor, ActorKind, ChangeHashes, ClientName, Event, Outcome};
     use crate::model::ids::{AgentId, KeyId, PrincipalId, Slug, TenantId};
@@ -220,7 +220,7 @@ mod tests {
     fn batch() -> Batch {
         let mut bytes = Vec::new();
         encoding::event(&mut bytes, &example());
-        let mut batch = Batch::after(Chain::new(Uuid::from_u128(0xc)));
+        let mut batch = Batch::after(ChainPosition::new(Uuid::from_u128(0xc)));
         batch.push(&bytes);
         batch.push(&bytes);
         batch
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn events_can_be_moved_to_another_chain() {
         let batch = batch();
-        let other = batch.rechained(Chain::new(Uuid::from_u128(0xd)));
+        let other = batch.rechained(ChainPosition::new(Uuid::from_u128(0xd)));
         assert_ne!(other, batch);
         assert_eq!(other.rechained(batch.before), batch);
     }
@@ -270,7 +270,7 @@ mod tests {
             versioned.push_versioned(version, &bytes);
             plain.push(&bytes);
             assert_ne!(versioned.after.head, plain.after.head);
-            let other = versioned.rechained(Chain::new(Uuid::from_u128(0xd)));
+            let other = versioned.rechained(ChainPosition::new(Uuid::from_u128(0xd)));
             assert_eq!(other.rechained(versioned.before), versioned);
         }
     }
@@ -300,9 +300,9 @@ mod tests {
         assert_eq!(both.rows_after(first.after), Some(second));
         for elsewhere in [
             first.before,
-            Chain { head: Digest::NONE, ..first.after },
-            Chain { id: Uuid::nil(), ..first.after },
-            Chain { seq: 9, ..first.after },
+            ChainPosition { head: Digest::NONE, ..first.after },
+            ChainPosition { id: Uuid::nil(), ..first.after },
+            ChainPosition { seq: 9, ..first.after },
         ] {
             assert_eq!(both.rows_after(elsewhere), None, "{elsewhere:?}");
         }

@@ -4,7 +4,7 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::chain::Chain;
+use super::chain::ChainPosition;
 use super::digest::Digest;
 use super::encoding::{field, int4, int8, micros, optional, text, uuid};
 use super::signature::PublicKey;
@@ -22,9 +22,9 @@ pub enum EntryKind {
     /// The chain was opened.
     Opened,
     /// The process of the chain shut down after this row.
-    Closed(Chain),
+    Closed(ChainPosition),
     /// The process of the chain terminated uncleanly; this is the last known row.
-    Interrupted(Chain),
+    Interrupted(ChainPosition),
     /// Expired rows were dropped, from `first` to `last`.
     Dropped {
         /// The first dropped row.
@@ -32,7 +32,7 @@ pub enum EntryKind {
         /// The hash before it.
         before: Digest,
         /// The last dropped row and its hash.
-        last: Chain,
+        last: ChainPosition,
         /// The retention applied.
         cutoff: Cutoff,
     },
@@ -49,9 +49,9 @@ pub enum EntryKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingRows {
     /// The end of the chain before these rows.
-    pub before: Chain,
+    pub before: ChainPosition,
     /// The end of the chain after these rows.
-    pub after: Chain,
+    pub after: ChainPosition,
 }
 
 /// The retention applied to dropped rows.
@@ -168,7 +168,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::{Cutoff, EntryKind, LedgerEntry};
-    use crate::model::audit::chain::Chain;
+    use crate::model::audit::chain::ChainPosition;
     use crate::model::audit::digest::Digest;
     use crate::model::audit::signature::{SignaturePurpose, Signer};
 
@@ -189,7 +189,7 @@ mod tests {
             kind: EntryKind::Dropped {
                 first: 5,
                 before,
-                last: Chain { id: chain, seq: 14, head },
+                last: ChainPosition { id: chain, seq: 14, head },
                 cutoff: Cutoff { day: 9_615, retain_days: 90 },
             },
             signer: Some(signer.public()),

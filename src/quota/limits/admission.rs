@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use governor::clock::{Clock, DefaultClock};
 
-use super::body_memory::{BodyPace, BodyReservation, Uploader};
+use super::body_memory::{BodyAccount, BodyPace, BodyReservation};
 use super::status::RatePolicy;
-use super::{Limiter, Limits, RateLimitHolder, RateLimitStatus, RateLimitSubject, UnitsLeft};
+use super::{Limiter, LimiterKey, Limits, RateLimitStatus, RateLimitSubject, UnitsLeft};
 use crate::model::allocated::behind_arc;
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
@@ -88,7 +88,7 @@ fn current(found: &WeakLimiters) -> Option<ChargedLimiters> {
 pub struct Admission<'l, C: Clock + Clone = DefaultClock> {
     limits: &'l Limits<C>,
     charged: ChargedLimiters,
-    accounts: [Uploader; 2],
+    accounts: [BodyAccount; 2],
 }
 
 /// The request is no longer in flight of its key or its address.
@@ -135,13 +135,13 @@ impl<C: Clock + Clone> Limits<C> {
         let known = subject.limiters.and_then(CallerLimiters::get);
         let charged = known.unwrap_or_else(|| self.find(subject, client));
         self.enter(limiter_of(charged[0].as_ref()), self.options.concurrent_per_key)?;
-        let key = subject.credential.map(|credential| Uploader::Key(credential.key));
+        let key = subject.credential.map(|credential| BodyAccount::Key(credential.key));
         let group = if subject.is_own {
-            Uploader::Tenant(subject.tenant)
+            BodyAccount::Tenant(subject.tenant)
         } else {
-            Uploader::Anonymous(subject.agent)
+            BodyAccount::Anonymous(subject.agent)
         };
-        let accounts = [key.unwrap_or_else(|| Uploader::Address(client.network())), group];
+        let accounts = [key.unwrap_or_else(|| BodyAccount::Address(client.network())), group];
         Ok(Admission { limits: self, charged, accounts })
     }
 
@@ -171,9 +171,9 @@ impl<C: Clock + Clone> Limits<C> {
     ) -> Result<BodyReservation, Fault> {
         let (own, group) = match (credential, visitor) {
             (Some(credential), _) => {
-                (Some(Uploader::Key(credential.key)), Some(Uploader::Tenant(credential.tenant)))
+                (Some(BodyAccount::Key(credential.key)), Some(BodyAccount::Tenant(credential.tenant)))
             }
-            (None, Some(client)) => (Some(Uploader::Address(client)), Some(Uploader::Visitors)),
+            (None, Some(client)) => (Some(BodyAccount::Address(client)), Some(BodyAccount::Visitors)),
             (None, None) => (None, None),
         };
         self.uploads.reserve(own, group, bytes)
@@ -192,8 +192,8 @@ impl<C: Clock + Clone> Limits<C> {
         bytes: usize,
     ) -> Result<BodyReservation, Fault> {
         let most = usize::try_from(self.answers.options().per_key / 2).unwrap_or(usize::MAX);
-        let own = credential.map(|credential| Uploader::Key(credential.key));
-        let group = credential.map(|credential| Uploader::Tenant(credential.tenant));
+        let own = credential.map(|credential| BodyAccount::Key(credential.key));
+        let group = credential.map(|credential| BodyAccount::Tenant(credential.tenant));
         self.answers.reserve(own, group, bytes.min(most))
     }
 
@@ -294,7 +294,7 @@ impl<C: Clock + Clone> Limits<C> {
     /// # Errors
     /// [`Fault::RateLimited`].
     pub fn charge_call(&self, credential: &Credential, cost: u32) -> Result<Option<RateLimitStatus>, Fault> {
-        let tenant = self.calls.of(RateLimitHolder::Tenant(credential.tenant), self.options.tenant);
+        let tenant = self.calls.of(LimiterKey::Tenant(credential.tenant), self.options.tenant);
         let charged = [self.key_of(credential), (LimitScope::Tenant, tenant)];
         self.charge(charged.iter(), cost, self.calls.now())
     }
@@ -306,7 +306,7 @@ impl<C: Clock + Clone> Limits<C> {
     /// [`Fault::RateLimited`].
     pub fn charge_delivery(&self, tenant: TenantId, cost: u32) -> Result<(), Fault> {
         let rate = self.options.tenant;
-        let limiter = self.calls.of(RateLimitHolder::Deliveries(tenant), rate);
+        let limiter = self.calls.of(LimiterKey::Deliveries(tenant), rate);
         let cost = rate.map_or(cost, |rate| cost.min(rate.burst.get()));
         self.charge([(LimitScope::Tenant, limiter)].iter(), cost, self.calls.now()).map(drop)
     }
@@ -331,13 +331,13 @@ impl<C: Clock + Clone> Limits<C> {
         cost: u32,
     ) -> Result<Option<RateLimitStatus>, Fault> {
         let rate = credential.limits.effective(self.options.key);
-        let key = self.holders.of(RateLimitHolder::Key(credential.key), rate);
+        let key = self.holders.of(LimiterKey::Key(credential.key), rate);
         self.charge([(LimitScope::Key, key)].iter(), cost, self.holders.now())
     }
 
     fn key_of(&self, credential: &Credential) -> (LimitScope, Arc<Limiter>) {
         let rate = credential.limits.effective(self.options.key);
-        (LimitScope::Key, self.calls.of(RateLimitHolder::Key(credential.key), rate))
+        (LimitScope::Key, self.calls.of(LimiterKey::Key(credential.key), rate))
     }
 }
 

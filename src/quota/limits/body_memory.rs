@@ -34,7 +34,7 @@ impl BodyPace {
 
 /// The bounds on reserved bytes, and the minimum rate of a body.
 #[derive(Debug, Clone, Copy)]
-pub struct UploadOptions {
+pub struct BodyMemoryOptions {
     /// Bytes of all bodies of the process.
     pub total: u64,
     /// Bytes of one tenant, and of all anonymous callers of one public agent together.
@@ -47,7 +47,7 @@ pub struct UploadOptions {
 
 /// The account that bytes are reserved for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Uploader {
+pub(super) enum BodyAccount {
     Key(KeyId),
     Address(ClientAddress),
     Tenant(TenantId),
@@ -60,24 +60,24 @@ pub(super) enum Uploader {
 /// The reserved bytes.
 #[derive(Debug)]
 pub(super) struct BodyMemory {
-    options: UploadOptions,
+    options: BodyMemoryOptions,
     total: AtomicU64,
-    by_uploader: DashMap<Uploader, u64, RandomState>,
+    by_account: DashMap<BodyAccount, u64, RandomState>,
 }
 
 impl BodyMemory {
-    pub(super) fn new(options: UploadOptions) -> Arc<Self> {
-        Arc::new(Self { options, total: AtomicU64::new(0), by_uploader: DashMap::default() })
+    pub(super) fn new(options: BodyMemoryOptions) -> Arc<Self> {
+        Arc::new(Self { options, total: AtomicU64::new(0), by_account: DashMap::default() })
     }
 
     /// The bounds on unsent answers beside those on bodies.
-    pub(super) fn of_answers(bodies: UploadOptions) -> Arc<Self> {
-        let UploadOptions { total, per_tenant, per_key, pace } = bodies;
+    pub(super) fn of_answers(bodies: BodyMemoryOptions) -> Arc<Self> {
+        let BodyMemoryOptions { total, per_tenant, per_key, pace } = bodies;
         let per_key = per_key.min(per_tenant) / 4;
-        Self::new(UploadOptions { total: total / 2, per_tenant: per_tenant / 2, per_key, pace })
+        Self::new(BodyMemoryOptions { total: total / 2, per_tenant: per_tenant / 2, per_key, pace })
     }
 
-    pub(super) fn options(&self) -> &UploadOptions {
+    pub(super) fn options(&self) -> &BodyMemoryOptions {
         &self.options
     }
 
@@ -93,20 +93,20 @@ impl BodyMemory {
     /// [`Fault::Unavailable`] if one of the three has too few left; then nothing is reserved.
     pub(super) fn reserve(
         self: &Arc<Self>,
-        own: Option<Uploader>,
-        group: Option<Uploader>,
+        own: Option<BodyAccount>,
+        group: Option<BodyAccount>,
         bytes: usize,
     ) -> Result<BodyReservation, Fault> {
         let bytes = bytes as u64;
         let mut reservation =
             BodyReservation { uploads: Arc::clone(self), own: None, group: None, total: 0, bytes };
-        let UploadOptions { total, per_tenant, per_key, .. } = self.options;
-        for (uploader, most, taken) in
+        let BodyMemoryOptions { total, per_tenant, per_key, .. } = self.options;
+        for (account, most, taken) in
             [(own, per_key, &mut reservation.own), (group, per_tenant, &mut reservation.group)]
         {
-            if let Some(uploader) = uploader {
-                self.add(uploader, bytes, most)?;
-                *taken = Some(uploader);
+            if let Some(account) = account {
+                self.add(account, bytes, most)?;
+                *taken = Some(account);
             }
         }
         let within = |reserved: u64| reserved.checked_add(bytes).filter(|sum| *sum <= total);
@@ -116,8 +116,8 @@ impl BodyMemory {
         Ok(reservation)
     }
 
-    fn add(&self, uploader: Uploader, bytes: u64, most: u64) -> Result<(), Fault> {
-        match self.by_uploader.entry(uploader) {
+    fn add(&self, account: BodyAccount, bytes: u64, most: u64) -> Result<(), Fault> {
+        match self.by_account.entry(account) {
             Entry::Vacant(entry) if bytes <= most => {
                 entry.insert(bytes);
                 Ok(())
@@ -130,8 +130,8 @@ impl BodyMemory {
         }
     }
 
-    fn subtract(&self, uploader: Uploader, bytes: u64) {
-        if let Entry::Occupied(mut entry) = self.by_uploader.entry(uploader) {
+    fn subtract(&self, account: BodyAccount, bytes: u64) {
+        if let Entry::Occupied(mut entry) = self.by_account.entry(account) {
             *entry.get_mut() = entry.get().saturating_sub(bytes);
             if *entry.get() == 0 {
                 entry.remove();
@@ -144,8 +144,8 @@ impl BodyMemory {
 #[derive(Debug)]
 pub struct BodyReservation {
     uploads: Arc<BodyMemory>,
-    own: Option<Uploader>,
-    group: Option<Uploader>,
+    own: Option<BodyAccount>,
+    group: Option<BodyAccount>,
     total: u64,
     bytes: u64,
 }
@@ -159,8 +159,8 @@ impl BodyReservation {
     }
 
     fn give_back(&mut self, bytes: u64) {
-        for uploader in [self.own, self.group].into_iter().flatten() {
-            self.uploads.subtract(uploader, bytes);
+        for account in [self.own, self.group].into_iter().flatten() {
+            self.uploads.subtract(account, bytes);
         }
         let of_total = bytes.min(self.total);
         self.total -= of_total;
@@ -181,22 +181,21 @@ mod tests {
 
     use uuid::Uuid;
 
-    use super::BodyPace;
-    use super::{BodyMemory, UploadOptions, Uploader};
+    use super::{BodyAccount, BodyMemory, BodyMemoryOptions, BodyPace};
     use crate::model::fault::Fault;
     use crate::model::ids::{KeyId, TenantId};
 
     fn uploads() -> Arc<BodyMemory> {
         let pace = BodyPace { window: Duration::from_secs(5), bytes_per_second: 65_536 };
-        BodyMemory::new(UploadOptions { total: 100, per_tenant: 50, per_key: 40, pace })
+        BodyMemory::new(BodyMemoryOptions { total: 100, per_tenant: 50, per_key: 40, pace })
     }
 
-    fn key(nth: u128) -> Uploader {
-        Uploader::Key(KeyId(Uuid::from_u128(nth)))
+    fn key(nth: u128) -> BodyAccount {
+        BodyAccount::Key(KeyId(Uuid::from_u128(nth)))
     }
 
-    fn tenant(nth: u128) -> Uploader {
-        Uploader::Tenant(TenantId(Uuid::from_u128(nth)))
+    fn tenant(nth: u128) -> BodyAccount {
+        BodyAccount::Tenant(TenantId(Uuid::from_u128(nth)))
     }
 
     #[test]
@@ -223,7 +222,7 @@ mod tests {
             assert_eq!(held.last().is_some_and(|last| last.bytes == bytes as u64), granted, "{bytes}");
         }
         held.clear();
-        assert_eq!((uploads.reserved(), uploads.by_uploader.len()), (0, 0));
+        assert_eq!((uploads.reserved(), uploads.by_account.len()), (0, 0));
     }
 
     #[test]
@@ -234,6 +233,6 @@ mod tests {
         assert_eq!(uploads.reserved(), 3);
         let second = uploads.reserve(Some(key(1)), Some(tenant(1)), 37).unwrap();
         drop((first, second));
-        assert_eq!((uploads.reserved(), uploads.by_uploader.len()), (0, 0));
+        assert_eq!((uploads.reserved(), uploads.by_account.len()), (0, 0));
     }
 }

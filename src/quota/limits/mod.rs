@@ -20,7 +20,7 @@ use governor::clock::{Clock, DefaultClock};
 
 pub use self::admission::{Admission, CallInFlight, CallerLimiters, WorkPermit};
 use self::body_memory::BodyMemory;
-pub use self::body_memory::{BodyPace, BodyReservation, UploadOptions};
+pub use self::body_memory::{BodyMemoryOptions, BodyPace, BodyReservation};
 use self::status::{DefaultPolicies, seconds_to_restore};
 pub use self::status::{RateLimitStatus, retry_after, write_refusal};
 use self::table::{LimitRefusal, Limiter, Table, UnitsLeft};
@@ -53,7 +53,7 @@ pub struct LimitOptions {
     /// The maximum number of limiters of keys, agents and tenants, and as many of addresses.
     pub remembered: usize,
     /// The memory of request bodies.
-    pub uploads: UploadOptions,
+    pub uploads: BodyMemoryOptions,
 }
 
 impl LimitOptions {
@@ -69,7 +69,7 @@ impl LimitOptions {
 
 /// The subject of a limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum RateLimitHolder {
+enum LimiterKey {
     Key(KeyId),
     Agent(AgentId),
     /// All anonymous callers of a public agent.
@@ -99,11 +99,11 @@ pub struct RateLimitSubject<'a> {
 /// The limits of this replica.
 #[derive(Debug)]
 pub struct Limits<C: Clock + Clone = DefaultClock> {
-    holders: Table<RateLimitHolder, C>,
+    holders: Table<LimiterKey, C>,
     addresses: Table<ClientAddress, C>,
     look_ups: Table<ClientAddress, C>,
     /// The limiters of keys and tenants on the administration API.
-    calls: Table<RateLimitHolder, C>,
+    calls: Table<LimiterKey, C>,
     /// The limiters of addresses on the administration API, for calls that need no credential.
     visits: Table<ClientAddress, C>,
     /// The memory of bodies.
@@ -191,21 +191,18 @@ impl<C: Clock + Clone> Limits<C> {
     }
 
     /// The limiters that a request is charged to in addition to its address, with their rates.
-    fn holders(
-        &self,
-        subject: &RateLimitSubject<'_>,
-    ) -> [Option<(LimitScope, RateLimitHolder, Option<Rate>)>; 3] {
+    fn holders(&self, subject: &RateLimitSubject<'_>) -> [Option<(LimitScope, LimiterKey, Option<Rate>)>; 3] {
         let own = subject.is_own;
         let key = subject.credential.map(|credential| {
             let rate = credential.limits.effective(self.options.key);
-            (LimitScope::Key, RateLimitHolder::Key(credential.key), rate)
+            (LimitScope::Key, LimiterKey::Key(credential.key), rate)
         });
         let counted = subject.limits.quota_holder;
-        let agent = if own { RateLimitHolder::Agent(counted) } else { RateLimitHolder::Anonymous(counted) };
+        let agent = if own { LimiterKey::Agent(counted) } else { LimiterKey::Anonymous(counted) };
         let agent = (LimitScope::Agent, agent, subject.limits.agent.rate().effective(self.options.agent));
         let tenant = own.then(|| {
             let rate = subject.limits.tenant.rate().effective(self.options.tenant);
-            (LimitScope::Tenant, RateLimitHolder::Tenant(subject.tenant), rate)
+            (LimitScope::Tenant, LimiterKey::Tenant(subject.tenant), rate)
         });
         [key, Some(agent), tenant]
     }

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{AppendError, AuditLog, head, raise};
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 use crate::model::audit::digest::Digest;
 use crate::model::audit::ledger::{EntryColumns, EntryKind, LedgerEntry, MissingRows, VERSION};
 use crate::model::audit::signature::{PublicKey, SignaturePurpose, Signer};
@@ -42,7 +42,7 @@ impl AuditLog {
 
     /// Ends the chain of a process that shut down, at the row where that process left it, unless it was
     /// ended. If the recorded head differs, verification reports it.
-    pub async fn close_chain(&mut self, last: Chain, at: OffsetDateTime) -> Result<(), StoreError> {
+    pub async fn close_chain(&mut self, last: ChainPosition, at: OffsetDateTime) -> Result<(), StoreError> {
         self.end_chain(last.id, at, |_| EntryKind::Closed(last)).await
     }
 
@@ -56,7 +56,7 @@ impl AuditLog {
         &mut self,
         chain: Uuid,
         at: OffsetDateTime,
-        kind: impl FnOnce(Chain) -> EntryKind,
+        kind: impl FnOnce(ChainPosition) -> EntryKind,
     ) -> Result<(), StoreError> {
         let signer = self.signer.clone();
         self.with(async |connection| {
@@ -100,7 +100,7 @@ impl AuditLog {
     pub async fn enter_damage(
         &mut self,
         chain: Uuid,
-        state: Option<Chain>,
+        state: Option<ChainPosition>,
         at: OffsetDateTime,
     ) -> Result<i64, StoreError> {
         let signer = self.signer.clone();
@@ -134,7 +134,7 @@ pub(super) async fn quarantine(
         return Ok(());
     }
     if !raise(connection, before, after).await? {
-        let found = head(connection, after.id).await?.unwrap_or(Chain::new(after.id));
+        let found = head(connection, after.id).await?.unwrap_or(ChainPosition::new(after.id));
         return Err(AppendError::Foreign(found, before.seq));
     }
     Ok(ledger.enter(connection, at, after.id, EntryKind::Quarantined(row)).await?)
@@ -158,7 +158,11 @@ async fn damage(
 }
 
 /// Whether an entry of this kind declares rows up to `last` missing.
-async fn is_missing(connection: &mut PgConnection, kind: &str, last: Chain) -> Result<bool, StoreError> {
+async fn is_missing(
+    connection: &mut PgConnection,
+    kind: &str,
+    last: ChainPosition,
+) -> Result<bool, StoreError> {
     let entered = sqlx::query_scalar!(
         r#"select exists (
             select from audit_chains where chain = $1 and kind = $2 and last = $3 and head = $4
@@ -173,7 +177,7 @@ async fn is_missing(connection: &mut PgConnection, kind: &str, last: Chain) -> R
 
 /// The locked ledger, to which no other transaction adds until this one ends.
 pub(super) struct LockedLedger {
-    at: Chain,
+    at: ChainPosition,
     signer: Option<Arc<Signer>>,
 }
 
@@ -258,7 +262,7 @@ impl LockedLedger {
         )
         .execute(connection)
         .await?;
-        self.at = Chain { id: LEDGER, seq: entry.number, head: hash };
+        self.at = ChainPosition { id: LEDGER, seq: entry.number, head: hash };
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{AppendError, AuditLog, copy, ledger, raise};
-use crate::model::audit::chain::{Batch, Chain};
+use crate::model::audit::chain::{Batch, ChainPosition};
 use crate::model::audit::encoding::VERSION;
 use crate::model::audit::ledger::MissingRows;
 use crate::store::StoreError;
@@ -25,7 +25,7 @@ pub struct OutboxRow {
 #[derive(Debug)]
 pub enum Moved {
     /// Number of rows moved, and the end of the chain after them.
-    Done(usize, Chain),
+    Done(usize, ChainPosition),
     /// The commit failed: the end of the chain must be read before anything else is appended.
     InDoubt,
 }
@@ -36,7 +36,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// If nothing was moved.
-    pub async fn move_outbox(&mut self, chain: Chain, most: i64) -> Result<Moved, AppendError> {
+    pub async fn move_outbox(&mut self, chain: ChainPosition, most: i64) -> Result<Moved, AppendError> {
         let mut committing = false;
         let moved = self.try_move(chain, most, &mut committing).await;
         match moved {
@@ -82,7 +82,7 @@ impl AuditLog {
 
     async fn try_move(
         &mut self,
-        chain: Chain,
+        chain: ChainPosition,
         most: i64,
         committing: &mut bool,
     ) -> Result<Moved, AppendError> {
@@ -100,14 +100,14 @@ impl AuditLog {
 
 /// Result of one attempt to move rows.
 enum MoveAttempt {
-    Moved(usize, Chain),
+    Moved(usize, ChainPosition),
     /// Rolled back because the partitions of these days may be missing.
     Unprepared(BTreeSet<i32>),
 }
 
 async fn take(
     connection: &mut PgConnection,
-    chain: Chain,
+    chain: ChainPosition,
     most: i64,
     prepared: &HashSet<i32>,
     committing: &mut bool,

@@ -8,7 +8,7 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{AuditLog, ledger};
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 use crate::model::audit::digest::Digest;
 use crate::model::audit::ledger::{Cutoff, EntryKind};
 use crate::model::audit::signature::Signer;
@@ -30,7 +30,7 @@ pub fn day_of(at: OffsetDateTime) -> i32 {
 struct DroppedRun {
     first: i64,
     before: Digest,
-    last: Chain,
+    last: ChainPosition,
 }
 
 impl AuditLog {
@@ -228,7 +228,11 @@ async fn runs(
     let hash = |bytes: &[u8]| Digest::read(bytes).ok_or(StoreError::Unreadable("audit hash"));
     rows.into_iter()
         .map(|(id, first, before, seq, head)| {
-            Ok(DroppedRun { first, before: hash(&before)?, last: Chain { id, seq, head: hash(&head)? } })
+            Ok(DroppedRun {
+                first,
+                before: hash(&before)?,
+                last: ChainPosition { id, seq, head: hash(&head)? },
+            })
         })
         .collect()
 }

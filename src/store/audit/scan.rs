@@ -8,7 +8,7 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding;
 use crate::store::StoreError;
@@ -42,13 +42,13 @@ impl AuditScan {
     }
 
     /// The ends of all chains; the nil chain is the ledger.
-    pub async fn heads(&mut self) -> Result<Vec<Chain>, StoreError> {
+    pub async fn heads(&mut self) -> Result<Vec<ChainPosition>, StoreError> {
         let rows = sqlx::query!("select chain, seq, hash from audit_heads order by chain")
             .fetch_all(&mut self.connection)
             .await?;
         let read = |hash: &[u8]| Digest::read(hash).ok_or(StoreError::Unreadable("audit hash"));
         rows.into_iter()
-            .map(|row| Ok(Chain { id: row.chain, seq: row.seq, head: read(&row.hash)? }))
+            .map(|row| Ok(ChainPosition { id: row.chain, seq: row.seq, head: read(&row.hash)? }))
             .collect()
     }
 

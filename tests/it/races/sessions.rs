@@ -36,11 +36,11 @@ async fn change_seen_by_a_newer_fill_only_holds() {
     let first = pair.reader.sessions().find(&reading, &id);
     let meanwhile = held.meanwhile(async {
         pair.writer.sessions().take_stream(&session).await.unwrap();
-        assert_eq!(pair.reader.found(&reading, &id).await.epoch, 1);
+        assert_eq!(pair.reader.found(&reading, &id).await.streams_opened, 1);
     });
     let (found, ()) = tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(first, meanwhile) })
         .await
         .unwrap();
-    assert_eq!(found.unwrap().epoch, 0);
-    assert_eq!(pair.reader.found(&reading, &id).await.epoch, 1);
+    assert_eq!(found.unwrap().streams_opened, 0);
+    assert_eq!(pair.reader.found(&reading, &id).await.streams_opened, 1);
 }

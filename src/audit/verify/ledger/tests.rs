@@ -4,7 +4,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{ChainStates, LedgerVerifier};
-use crate::model::audit::chain::Chain;
+use crate::model::audit::chain::ChainPosition;
 use crate::model::audit::digest::Digest;
 use crate::model::audit::encoding::{field, int4, int8, micros, optional, text, uuid};
 use crate::model::audit::ledger::{Cutoff, EntryKind, LedgerEntry, VERSION};
@@ -21,7 +21,7 @@ fn chain(number: u128) -> Uuid {
 }
 
 fn dropped(first: i64, last: i64, day: i32) -> EntryKind {
-    let last = Chain { id: chain(1), seq: last, head: Digest::of(b"last") };
+    let last = ChainPosition { id: chain(1), seq: last, head: Digest::of(b"last") };
     // Days since 2000-01-01 of the first day of the tests.
     let cutoff = Cutoff { day: 9_497 + day, retain_days: 90 };
     EntryKind::Dropped { first, before: Digest::NONE, last, cutoff }
@@ -30,13 +30,16 @@ fn dropped(first: i64, last: i64, day: i32) -> EntryKind {
 /// A ledger that is verified a year after its start.
 struct Log {
     ledger: LedgerVerifier,
-    at: Chain,
+    at: ChainPosition,
 }
 
 impl Log {
     fn new(trusted: &[PublicKey]) -> Self {
         let now = micros(start() + Duration::days(365));
-        Self { ledger: LedgerVerifier::new(std::iter::empty(), trusted, now), at: Chain::new(Uuid::nil()) }
+        Self {
+            ledger: LedgerVerifier::new(std::iter::empty(), trusted, now),
+            at: ChainPosition::new(Uuid::nil()),
+        }
     }
 
     /// Adds an entry made `days` after the start.
@@ -98,12 +101,12 @@ impl Log {
         let signature = signer.map(|signer| signer.sign(SignaturePurpose::Entry, &hash));
         optional(&mut out, signature, |out, signature| field(out, &signature.0));
         self.ledger.read(&out);
-        self.at = Chain { id: Uuid::nil(), seq: entry.number, head: hash };
+        self.at = ChainPosition { id: Uuid::nil(), seq: entry.number, head: hash };
     }
 
     fn finish(self) -> ChainStates {
         let heads: Vec<_> =
-            self.ledger.states.chains.keys().map(|id| Chain::new(*id)).chain([self.at]).collect();
+            self.ledger.states.chains.keys().map(|id| ChainPosition::new(*id)).chain([self.at]).collect();
         self.ledger.finish(&heads).0
     }
 
@@ -123,11 +126,11 @@ fn entries_of_version_1_still_verify() {
     log.add_old(0, 1, EntryKind::Opened);
     log.add_old(DAYS, 1, dropped(1, 4, 1));
     log.add_old(DAYS, 2, EntryKind::Opened);
-    log.add_old(DAYS, 2, EntryKind::Closed(Chain::new(chain(2))));
+    log.add_old(DAYS, 2, EntryKind::Closed(ChainPosition::new(chain(2))));
     log.add(DAYS, 3, EntryKind::Opened, None);
     // A gateway of the previous version is still running.
     log.add_old(DAYS + 1, 1, dropped(5, 9, 2));
-    log.add_old(DAYS + 1, 1, EntryKind::Closed(Chain::new(chain(1))));
+    log.add_old(DAYS + 1, 1, EntryKind::Closed(ChainPosition::new(chain(1))));
     assert_eq!(log.findings(), [""; 0]);
 }
 
@@ -136,7 +139,7 @@ fn drop_of_version_1_is_invalid_once_no_such_gateway_runs() {
     let mut log = Log::new(&[]);
     log.add_old(0, 2, EntryKind::Opened);
     log.add(0, 1, EntryKind::Opened, None);
-    log.add_old(DAYS, 2, EntryKind::Interrupted(Chain::new(chain(2))));
+    log.add_old(DAYS, 2, EntryKind::Interrupted(ChainPosition::new(chain(2))));
     log.add_old(DAYS, 1, dropped(5, 9, 1));
     let found = "chain 1: entry 4 declares rows 5 to 9 expired: it does not name a retention";
     assert_eq!(log.findings(), [found]);
@@ -171,7 +174,7 @@ fn row_older_than_a_cutoff_must_have_been_dropped() {
     log.add(0, 1, EntryKind::Opened, None);
     log.add(0, 2, EntryKind::Opened, None);
     log.add(0, 3, EntryKind::Opened, None);
-    log.add(50, 2, EntryKind::Closed(Chain::new(chain(2))), None);
+    log.add(50, 2, EntryKind::Closed(ChainPosition::new(chain(2))), None);
     log.add(DAYS, 1, dropped(5, 9, 2), None);
     let states = log.finish();
     let left = |of, seq, day: i32| states.should_have_been_dropped(chain(of), seq, 9_497 + day);
@@ -189,7 +192,7 @@ fn chain_older_than_the_first_key_may_end_unsigned() {
     log.add(0, 1, EntryKind::Opened, None);
     log.add(0, 2, EntryKind::Opened, None);
     log.add(1, 0, EntryKind::Key(key.public()), Some(&key));
-    log.add(2, 2, EntryKind::Closed(Chain::new(chain(2))), None);
+    log.add(2, 2, EntryKind::Closed(ChainPosition::new(chain(2))), None);
     assert_eq!(log.ledger.states.findings, [""; 0]);
     log.add(DAYS, 1, dropped(1, 4, 1), None);
     let found =

@@ -81,7 +81,7 @@ async fn one_more_waits_for_a_place_and_the_next_is_refused() {
         let renderer = Arc::clone(&renderer);
         async move { renderer.render(PAYER, &[template("{{ topic }}")], &values(&"x".repeat(20_000))).await }
     });
-    while renderer.places.waiting() == 0 {
+    while renderer.permits.waiting() == 0 {
         tokio::task::yield_now().await;
     }
     // At once, and not after the wait.
@@ -93,7 +93,7 @@ async fn one_more_waits_for_a_place_and_the_next_is_refused() {
 }
 
 #[tokio::test]
-async fn tenant_that_floods_the_places_delays_others_by_one_render() {
+async fn tenant_that_takes_all_permits_delays_others_by_one_render() {
     let other = Payer::Tenant(TenantId(uuid::Uuid::max()));
     let renderer = Arc::new(Renderer::new(RendererLimits { waiting: 4, ..limits() }));
     let (slow, running) = hold(&renderer).await;
@@ -140,7 +140,7 @@ async fn a_late_render_is_reported_and_keeps_its_permit_until_it_ends() {
     assert_eq!(late.to_string(), "rendering the template took too long; try again");
     assert_eq!(renderer.run(PAYER, || Ok(())).await, Err(RenderError::Busy));
     slow.end.send(()).unwrap();
-    assert!(renderer.places.acquire(PAYER, LONG).await.is_some());
+    assert!(renderer.permits.acquire(PAYER, LONG).await.is_some());
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_cancelled_caller_keeps_its_permit_until_the_render_ends() {
     assert!(running.await.unwrap_err().is_cancelled());
     assert_eq!(renderer.run(PAYER, || Ok(())).await, Err(RenderError::Busy));
     slow.end.send(()).unwrap();
-    assert!(renderer.places.acquire(PAYER, LONG).await.is_some());
+    assert!(renderer.permits.acquire(PAYER, LONG).await.is_some());
 }
 
 #[tokio::test]

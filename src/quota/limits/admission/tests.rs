@@ -17,7 +17,7 @@ use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::label::Labels;
 use crate::model::limits::{KeyLimits, LimitScope, Rate, RateLimit};
 use crate::quota::limits::table::Table;
-use crate::quota::limits::{BodyPace, LimitOptions, Limits, RateLimitSubject, UploadOptions};
+use crate::quota::limits::{BodyMemoryOptions, BodyPace, LimitOptions, Limits, RateLimitSubject};
 
 type Subjects = Table<u32, FakeRelativeClock>;
 
@@ -91,7 +91,7 @@ fn requests_are_charged_to_what_the_first_one_was_charged_to() {
         look_ups: None,
         penalty: Duration::ZERO,
         remembered: 3,
-        uploads: UploadOptions {
+        uploads: BodyMemoryOptions {
             total: 0,
             per_tenant: 0,
             per_key: 0,
