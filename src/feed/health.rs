@@ -85,7 +85,8 @@ impl FeedHealth {
         }
     }
 
-    /// Zero while probes are answered and sweeps succeed in time; otherwise the age of the last successful sweep.
+    /// Zero while the connection is open, probes are answered and sweeps succeed in time; otherwise the age of the last
+    /// successful sweep.
     ///
     /// An answered probe proves that the connection delivers notifications, but not that every change was
     /// notified: the writer may have failed between commit and `NOTIFY`. Only a sweep reads the changes

@@ -67,7 +67,8 @@ impl Identity {
         Ok(grant)
     }
 
-    /// Decides again, after a caller was admitted, whether it may continue; returns what it is granted now.
+    /// Decides again, after a caller was admitted, whether it may continue; returns what it is granted now. Open streams ask
+    /// after each change of the access that they rest on (`Hub::raise` of the feed): a revoked key is refused here.
     ///
     /// # Errors
     /// Those of [`admit`](Self::admit).

@@ -1,6 +1,6 @@
-//! What a request is admitted by from memory: grants of verified credentials, the caller that one makes at an agent, and the last
-//! decision on a key at an agent. That decision is repeated while nothing that it depends on has changed
-//! ([`access_version`](crate::cache::ScopeMap::access_version)). [`access`](super::access) makes it.
+//! Admission from memory: grants of verified credentials, the caller that a grant makes at an agent, and the last decision on a
+//! key at an agent. [`access`](super::access) makes that decision; it is repeated while nothing that it depends on has changed
+//! ([`access_version`](crate::cache::ScopeMap::access_version)).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -24,11 +24,12 @@ use crate::model::label::CallerLabels;
 use crate::model::limits::RateLimit;
 use crate::quota::limits::CallerLimiters;
 
-/// A credential in memory, and when it was last used.
+/// What a verified credential grants, how to verify it again, and when it was last used.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Grant {
-    /// This and what follows up to the credential is beside what each request needs of that.
+    /// The minute of the last use of a key. What each request needs comes first: in the same cache lines of the processor as
+    /// the first fields of the credential.
     used_minute: AtomicI64,
     /// The lower of the limits of the credential: computed once, since the audit event of each request has it.
     rate_limit: RateLimit,
@@ -88,7 +89,8 @@ impl Grant {
         &self.proof
     }
 
-    /// The networks from which the credential may be used; `None` for any address, as for most.
+    /// The networks from which the credential may be used; `None` if it may be used from any address, as
+    /// most may.
     pub(super) fn networks(&self) -> Option<&Networks> {
         self.has_networks.then_some(&self.credential.networks)
     }
@@ -109,7 +111,8 @@ impl Grant {
             && self.used_minute.swap(minute, Ordering::Relaxed) != minute
     }
 
-    /// Loads the memory of what each request needs of it. Returns what was read, so that the compiler keeps the loads.
+    /// Loads the memory of what each request needs of it. Returns what was read for a `black_box`, without which the
+    /// compiler would drop the loads.
     fn touch(&self) -> (i64, CredentialKind) {
         (self.used_minute.load(Ordering::Relaxed), self.credential.kind)
     }
@@ -136,7 +139,7 @@ impl From<&Grant> for Actor {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Caller {
-    /// What its credential grants; `None` for an anonymous caller of a public agent.
+    /// What its credential grants; `None` without a credential, at a public agent.
     pub grant: Option<Arc<Grant>>,
     /// What its requests use, if it is remembered for further requests.
     pub remembered: Option<Remembered>,
@@ -146,13 +149,13 @@ pub struct Caller {
     pub agent: AgentId,
     /// Whether the agent is public: readable without a credential.
     pub public: bool,
-    /// [`AgentAccess::only_resources`].
+    /// Whether the agent never had definitions other than resources ([`AgentAccess::only_resources`]): a load reads no others.
     pub only_resources: bool,
     /// The limits of the agent and of its tenant.
     pub limits: Arc<AccessLimits>,
     /// Whether a quota is among these limits.
     pub has_quota: bool,
-    /// Whether its credential belongs to the agent or the agent's tenant.
+    /// Whether its credential reaches the agent. Otherwise the agent is public, and the caller is an anonymous one of it.
     pub is_own: bool,
 }
 
@@ -166,7 +169,7 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// The most memory of what has been dropped that it retains.
+    /// The most memory that its weak references keep allocated after what they refer to is dropped.
     pub(super) const MOST_RETAINED: usize =
         CallerLimiters::MOST_RETAINED + behind_arc(CellHandle::MOST_RETAINED);
 
@@ -180,7 +183,7 @@ impl Remembered {
     }
 }
 
-/// The requests of a clone look up what they use.
+/// A clone has no handles, whose memory is charged to the cached decision: its requests look up what they use.
 impl Clone for Caller {
     fn clone(&self) -> Self {
         let Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, remembered: _ } =
@@ -193,7 +196,7 @@ impl Clone for Caller {
 }
 
 impl Caller {
-    /// The caller that a grant makes, if any, at an agent that admits it.
+    /// The caller at an agent that admits it, with its grant, or without one if it presented no credential.
     pub(super) fn new(grant: Option<Arc<Grant>>, access: AgentAccess) -> Self {
         let AgentAccess { agent, tenant, access, only_resources, limits, .. } = access;
         let is_own =
@@ -245,23 +248,24 @@ pub(super) fn credential_of(grant: Option<&Arc<Grant>>) -> Option<&Credential> {
     grant.map(|grant| &grant.credential)
 }
 
-/// A key, presented to the endpoint of an agent.
+/// The key of a cached decision: a credential, presented to the endpoint of an agent. [`DecisionKeyRef`] has the same hash: the
+/// same fields in the same order.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct AccessSubject {
+pub(super) struct DecisionKey {
     key: KeyHash,
     /// Most slugs are short: in the entry itself, not behind a pointer.
     slug: SmolStr,
 }
 
-/// A borrowed [`AccessSubject`].
+/// A borrowed [`DecisionKey`].
 #[derive(Debug, Hash)]
-struct AccessSubjectRef<'a> {
+struct DecisionKeyRef<'a> {
     key: KeyHash,
     slug: &'a str,
 }
 
-impl Equivalent<AccessSubject> for AccessSubjectRef<'_> {
-    fn equivalent(&self, subject: &AccessSubject) -> bool {
+impl Equivalent<DecisionKey> for DecisionKeyRef<'_> {
+    fn equivalent(&self, subject: &DecisionKey) -> bool {
         self.key == subject.key && self.slug == subject.slug
     }
 }
@@ -276,7 +280,8 @@ pub(super) struct AccessDecision {
 
 impl Identity {
     /// The caller that a key makes at the endpoint of the agent `slug`, as decided last or from facts in memory; `None` if facts
-    /// must be loaded, or the key is refused: then [`identify`](Self::identify) and [`admit`](Self::admit) decide.
+    /// must be loaded, or the key is refused: then [`identify`](Self::identify) and [`admit`](Self::admit) decide. While the feed
+    /// is unproven, waits for a sweep.
     ///
     /// # Errors
     /// [`Fault::Unauthenticated`] for a key that is expired or not valid from this address;
@@ -286,7 +291,7 @@ impl Identity {
         (key, slug): (KeyHash, &str),
         client: ClientAddress,
     ) -> Result<Option<Arc<Caller>>, Fault> {
-        let last = self.memory.decisions.get(&AccessSubjectRef { key, slug });
+        let last = self.memory.decisions.get(&DecisionKeyRef { key, slug });
         if let Some(last) = &last {
             last.caller.touch();
         }
@@ -321,10 +326,10 @@ impl Identity {
         let slug = SmolStr::from(slug);
         let on_heap = if slug.is_heap_allocated() { behind_arc(slug.len()) } else { 0 };
         let heap = on_heap + behind_arc(size_of::<Caller>()) + Remembered::MOST_RETAINED;
-        self.memory.decisions.insert(AccessSubject { key, slug }, decision, tenant, heap);
+        self.memory.decisions.insert(DecisionKey { key, slug }, decision, tenant, heap);
     }
 
-    /// Checks what decides about a use of a known key, and records the use.
+    /// Checks the expiry and the networks of a known key, and records the use.
     pub(super) fn check_use(&self, grant: &Grant, client: ClientAddress) -> Result<(), Fault> {
         let now = self.check_expiry(grant)?;
         if grant.networks().is_some_and(|networks| !networks.admit(client)) {
@@ -336,7 +341,7 @@ impl Identity {
         Ok(())
     }
 
-    /// The time now, at which a grant has not expired.
+    /// Checks that a grant has not expired; returns the time at which that was so.
     pub(super) fn check_expiry(&self, grant: &Grant) -> Result<OffsetDateTime, Fault> {
         let now = self.system.clock.now();
         let expired = grant.credential.expires_at.is_some_and(|end| end <= now);
@@ -346,16 +351,16 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
-    use super::{AccessSubject, AccessSubjectRef, KeyHash};
+    use super::{DecisionKey, DecisionKeyRef, KeyHash};
     use crate::cache::{MemoryBudget, WeighedCache};
 
     #[test]
     fn decision_is_found_for_its_key_and_slug_only() {
         let decisions = WeighedCache::new(&MemoryBudget::new(1 << 20), "test", |_| false);
-        decisions.insert(AccessSubject { key: KeyHash([1; 32]), slug: "a".into() }, "kept", None, 0);
+        decisions.insert(DecisionKey { key: KeyHash([1; 32]), slug: "a".into() }, "kept", None, 0);
         for (key, slug, found) in [(1, "a", Some("kept")), (1, "b", None), (2, "a", None)] {
             assert_eq!(
-                decisions.get(&AccessSubjectRef { key: KeyHash([key; 32]), slug }),
+                decisions.get(&DecisionKeyRef { key: KeyHash([key; 32]), slug }),
                 found,
                 "{key} {slug}"
             );

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::grant::{AccessDecision, AccessSubject, Grant};
+use super::grant::{AccessDecision, DecisionKey, Grant};
 use super::issued_keys::IssuedKeys;
 use super::tenant_access::TenantAccess;
 use crate::cache::{Cell, CellMap, CellSet, Invalidate, MemoryBudget, ScopeCell, WeighedCache};
@@ -36,7 +36,7 @@ pub struct IdentityMemory {
     pub(super) issued: IssuedKeys,
     pub(super) tokens: Arc<WeighedCache<TokenHash, KnownToken>>,
     /// The last decisions, whether they still hold or not.
-    pub(super) decisions: Arc<WeighedCache<AccessSubject, AccessDecision>>,
+    pub(super) decisions: Arc<WeighedCache<DecisionKey, AccessDecision>>,
 }
 
 impl IdentityMemory {

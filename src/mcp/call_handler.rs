@@ -1,4 +1,5 @@
-//! Answers the calls that both eras share: from the cache of encoded results, or from the catalog by way of an encoder.
+//! Answers the calls that both eras share: from the cache of encoded results, or from the catalog, encoded in the dialect of the
+//! request. Reads are here; lists are in [`pages`](super::pages), and other calls in `prompts`, `skills` and `tools`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +61,7 @@ impl Dialect {
     }
 }
 
-/// Handles calls.
+/// Answers the calls of both eras with encoded results.
 #[derive(Debug)]
 pub(super) struct CallHandler {
     pub(super) catalog: Arc<Catalog>,
@@ -137,11 +138,11 @@ impl CallHandler {
         uri: &ResourceUri,
         form: ResultForm,
     ) -> Result<Bytes, Fault> {
-        let agent = context.view.snapshot().revision;
-        // One definition answers a URI for all callers, unless a definition of the agent has labels.
+        let agent_revision = context.view.snapshot().revision;
+        // Unless a definition of the agent has labels, one answers a URI for all callers: the view need not be asked for it.
         let shared =
             (!context.view.has_labels()).then(|| context.read_key(ResultSubject::Read(uri.clone()), form));
-        if let Some(kept) = shared.as_ref().and_then(|key| self.results.read_at(key, agent)) {
+        if let Some(kept) = shared.as_ref().and_then(|key| self.results.read_at(key, agent_revision)) {
             return Ok(kept);
         }
         let answering = context.view.answering(uri)?;
@@ -157,7 +158,7 @@ impl CallHandler {
             .unwrap_or_else(|| context.read_key(ResultSubject::Variant(Box::new(variant.clone())), form));
         let is_rendered = matches!(answering, Answering::Rendered(..));
         let version = ReadVersion { variant, is_rendered, revision: answering.revision(), stamp };
-        if let Some(kept) = self.results.read(&key, &version, agent) {
+        if let Some(kept) = self.results.read(&key, &version, agent_revision) {
             return Ok(kept);
         }
         let title = matches!(form, ResultForm::Fetch { .. }).then(|| answering.title().to_owned());
@@ -183,7 +184,7 @@ impl CallHandler {
         };
         // The revision differs if the definition changed meanwhile and its contents were purged.
         if contents.revision == version.revision && contents.fresh_for.is_some() == version.stamp.is_some() {
-            self.results.keep_read(key, version, agent, (&result, context.caller.tenant));
+            self.results.keep_read(key, version, agent_revision, (&result, context.caller.tenant));
         }
         Ok(result)
     }
@@ -274,7 +275,7 @@ fn encode(
     Ok(out.into())
 }
 
-/// What of its agent a call needs, if that is known without the agent and is not all of it.
+/// The part of the agent that suffices for a call; `None` if it needs all of it, or the call alone does not tell.
 fn part_of(call: &Call<'_>) -> Option<AgentPart> {
     match call {
         Call::ReadResource { uri } => Some(AgentPart::Uri(uri.clone())),
@@ -300,8 +301,8 @@ pub(super) fn envelope<'a>(
     }
 }
 
-/// A time of at most `left`, less by at most a 64th: few times differ, so that what is encoded with one is answered for a
-/// while.
+/// A time of at most `left`, less by at most a 64th: few times differ, so that an encoded result answers several
+/// requests.
 fn rounded(left: Duration) -> Duration {
     let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     let dropped = (u64::BITS - millis.leading_zeros()).saturating_sub(TIME_BITS);

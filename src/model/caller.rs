@@ -127,7 +127,8 @@ impl Credential {
 pub enum Payer {
     /// A tenant, for itself and for callers with its credentials.
     Tenant(TenantId),
-    /// The anonymous callers of a tenant's public agents: without a credential, or with one of another tenant.
+    /// The anonymous callers of a tenant's public agents: without a credential, or with one that does not reach
+    /// the agent.
     Anonymous(TenantId),
     /// The callers of a [network](ClientAddress::network) whose tenant is not known yet.
     Address(ClientAddress),

@@ -1,5 +1,5 @@
 //! Answers requests: the middleware of all surfaces, in the order in which a request passes it, with the guard of handlers and
-//! what differs by surface ([`Exchange`]). A request to an MCP endpoint is here, since only it is not boxed.
+//! what differs by surface ([`Exchange`]).
 
 mod admin_call;
 mod document;
@@ -78,7 +78,8 @@ impl Gateway {
         Self { surfaces, catalog, ids, options }
     }
 
-    /// Answers a request. Every layer and check of all surfaces is listed here, in the order in which a request passes it.
+    /// Answers a request. The layers and checks that all surfaces share are listed here, in the order in which a
+    /// request passes them; those of a surface are behind [`Exchange::answer`].
     pub(super) async fn answer(
         &self,
         (parts, body): (&Parts, Incoming),
@@ -108,7 +109,7 @@ impl Gateway {
                     }
                     let request = SurfaceRequest { surfaces: &self.surfaces, parts, id: &id, peer, client };
                     let mut exchange = match surface {
-                        // Health checks pass nothing else.
+                        // Health checks pass no more than the access log.
                         Surface::Alive => break 'answered health::alive(&parts.method),
                         Surface::Ready => {
                             break 'answered health::ready(&parts.method, &self.catalog.readiness());
@@ -125,13 +126,13 @@ impl Gateway {
                     let (mut response, origin) = if let Some(preflight) = preflight {
                         (preflight, None)
                     } else {
-                        // The number of requests in flight.
+                        // The number of requests in flight. The permit is taken after the body.
                         let is_full = self.surfaces.permits.available_permits() == 0;
                         exchange.admit(request, source.as_ref(), is_full);
                         // Panics and the deadline. Within, the surface checks the credential, rates and quotas, and the
                         // size of the body, in this order, and does the work.
                         let answered = {
-                            // Pinned here: the guard would move all of it.
+                            // Pinned before the guard, which would move all of it.
                             let answering = pin!(exchange.answer(request));
                             guard(self.options.deadline, answering).await
                         };
@@ -230,14 +231,14 @@ async fn within<T>(time: Duration, mut answering: Pin<&mut impl Future<Output = 
     }
 }
 
-/// A request to one of the surfaces. Only that of the protocol is not boxed, nor its work.
+/// A request to one of the surfaces. Only MCP requests are not boxed, nor are their futures.
 #[expect(clippy::large_enum_variant, reason = "the most frequent request is not boxed")]
 enum Exchange<'a> {
     /// A request to an MCP endpoint.
     Mcp(McpCall<'a>),
     /// A request to the administration API or its documentation.
     Admin(Box<AdminCall>),
-    /// A request for a document of the gateway itself.
+    /// A request for a document of the gateway itself, such as `/metrics`, or for a path that it does not have.
     Document(Box<DocumentRequest>),
 }
 
@@ -251,7 +252,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// The answer of the surface, or that to its refusal.
+    /// The answer of the surface, or the refusal that [`admit`](Self::admit) decided.
     async fn answer(&mut self, request: SurfaceRequest<'_>) -> Response<Body> {
         match self {
             Self::Mcp(call) => call.answer(request).await,
@@ -318,7 +319,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// Compresses the answer, if the surface has large ones that hold no secrets.
+    /// Compresses an answer of the administration API.
     async fn compress(&self, request: SurfaceRequest<'_>, response: &mut Response<Body>) {
         if let Self::Admin(_) = self {
             Box::pin(compress(request.parts, response)).await;

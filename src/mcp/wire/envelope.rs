@@ -86,7 +86,7 @@ impl<'a> MethodName<'a> {
         }
     }
 
-    /// The price of the request.
+    /// The cost class of the method table.
     pub fn cost(&self) -> CostClass {
         self.known().map_or(CostClass::Other, Method::cost)
     }
@@ -107,7 +107,7 @@ impl<'a> MethodName<'a> {
 pub struct Rejected<'a> {
     /// The reason: [`Fault::ParseError`] or [`Fault::InvalidRequest`].
     pub fault: Fault,
-    /// The id of the error.
+    /// The id that the error answer carries, if one could be read.
     pub id: Option<RequestId<'a>>,
     /// Whether `params._meta` names a version of the protocol.
     pub declares_version: bool,
@@ -183,14 +183,15 @@ pub fn message(text: &str) -> Result<Message<'_>, Rejected<'_>> {
 }
 
 /// The id for an error about this body, even if the rest of it is invalid: for refusals before the body is parsed.
-/// `None` if it is not JSON, not an object, not a request, or lacks exactly one valid id. Takes time linear in the length
+/// `None` if it is not a JSON object, is a response, or does not have exactly one valid id. Takes time linear in the length
 /// of the body, without recursion.
 pub fn readable_id(body: &[u8]) -> Option<RequestId<'_>> {
     let envelope = Members::read(std::str::from_utf8(body).ok()?).ok()?;
     id_of(&envelope)
 }
 
-/// The id of a response was chosen by the server: an error with it could be taken for the answer to a client's request.
+/// The id that an error about a message carries. None for a response, whose id was chosen by the server: an error with it
+/// could be taken for the answer to a client's request.
 fn id_of<'a>(envelope: &Members<'a>) -> Option<RequestId<'a>> {
     let request = envelope.has("method") || !is_response(envelope);
     envelope.get("id").filter(|_| request).and_then(RequestId::read)
@@ -234,6 +235,7 @@ fn classify<'a>(envelope: &Members<'a>, params: Params<'a>) -> Result<Message<'a
             let id = request_id(id)?;
             Ok(Message::Request(Request { id, method: MethodName::read(method), params }))
         }
+        // A known method is no notification: without an id it is a mistake.
         None if Method::parse(&method).is_some() => Err(invalid("a request needs an id")),
         None => Ok(Message::Notification { method, params }),
     }

@@ -84,8 +84,8 @@ impl DefaultPolicies {
     }
 }
 
-/// As [`policy_header`], in memory for as long as the process runs, so that no answer counts references to it, which would take it from
-/// the other threads.
+/// As [`policy_header`], in memory for as long as the process runs, so that no answer counts references to it, which would
+/// take it from the other threads.
 fn static_policy_header(scope: LimitScope, rate: Rate) -> HeaderValue {
     let policy = policy_header(scope, rate);
     match policy.to_str().map(str::to_owned) {
