@@ -41,7 +41,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// Expected size of an encoded event, in bytes.
 const EXPECTED_SIZE: usize = 384;
 
-/// The maximum number of answers whose events are made afterwards; further answers wait for theirs.
+/// The maximum number of answers at a time whose events are made afterwards; further answers wait for theirs.
 const MAX_LATER: usize = 64;
 
 /// Records audit events: the entry point for every surface.
@@ -51,6 +51,7 @@ pub struct AuditRecorder {
     pub(super) aggregator: Aggregator,
     pub(super) metrics: Arc<AuditMetrics>,
     pub(super) durability: Durability,
+    /// Whether accesses are recorded; changes always are.
     pub(super) accesses: bool,
     pub(super) system: System,
     pub(super) store: Store,
@@ -75,6 +76,7 @@ impl AuditRecorder {
         if refuses { Err(Fault::BUSY) } else { Ok(()) }
     }
 
+    /// Whether answers wait for their rows.
     fn is_waited_for(&self) -> bool {
         self.accesses && self.durability == Durability::Sync
     }
@@ -110,18 +112,15 @@ impl AuditRecorder {
         match self.durability {
             Durability::Batched => rows.for_each(|event| self.queue.push(event)),
             Durability::Sync => {
-                let pushed = rows.map(|event| self.queue.push_durable(event));
-                let pending: Vec<_> =
-                    pushed.collect::<Result<_, QueueFull>>().map_err(|QueueFull| Fault::BUSY)?;
-                for durable in pending {
-                    durable.await.map_err(|_| Fault::BUSY)?;
+                for durable in self.queue.push_all_durable(rows) {
+                    durable.map_err(|QueueFull| Fault::BUSY)?.await.map_err(|_| Fault::BUSY)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Records events that a thread of its own makes while the answer is sent already. With [`Durability::Sync`], and while
+    /// Records events that a blocking thread makes, without delaying the answer. With [`Durability::Sync`], and while
     /// too many are being made, returns only afterwards, like [`record_all`](Self::record_all).
     ///
     /// # Errors
@@ -146,7 +145,8 @@ impl AuditRecorder {
         }
     }
 
-    /// Whether an event gets a row of its own; otherwise it was added to an aggregated row.
+    /// Whether to queue an event; otherwise it was added to an aggregated row, or accesses are not recorded. To be called once
+    /// for each event.
     fn has_own_row(&self, event: &Event) -> bool {
         if !self.accesses {
             return false;
@@ -190,7 +190,7 @@ impl AuditRecorder {
     }
 }
 
-/// The event was not accepted: the queue is full, or rows cannot be made durable.
+/// The row of the event cannot be made durable: the queue is full, and the event is lost, or it is suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueueFull;
 
@@ -245,14 +245,17 @@ impl EventBatch {
     }
 }
 
-/// A bounded first-in, first-out queue.
+/// Encoded events between the requests and the writer: a bounded first-in, first-out queue of batches. The writer is notified
+/// of the first event alone, and takes batches until none is left.
 #[derive(Debug)]
 pub(super) struct EventQueue {
     state: Mutex<QueueState>,
     capacity: usize,
     /// Notified of the first event and of rows in the outbox.
     changed: Notify,
+    /// Whether a row was left in the outbox since the writer asked.
     outbox: AtomicBool,
+    /// Events that were lost.
     shed: AtomicU64,
     /// When the loss of events was last logged.
     last_report: Mutex<Option<Instant>>,
@@ -265,7 +268,7 @@ struct QueueState {
     count: usize,
     /// An empty batch with allocated memory, for reuse.
     spare: EventBatch,
-    /// Rows cannot be made durable: requests must not wait for it.
+    /// Rows cannot be made durable: events are queued, but requests must not wait for theirs.
     suspended: bool,
 }
 
@@ -323,6 +326,14 @@ impl EventQueue {
     pub(super) fn push_durable(&self, event: &Event) -> Result<oneshot::Receiver<()>, QueueFull> {
         let (waiter, durable) = oneshot::channel();
         self.add(event, Some(waiter)).map(|()| durable)
+    }
+
+    /// Queues events like [`push_durable`](Self::push_durable): also those after one that cannot be made durable.
+    fn push_all_durable<'e>(
+        &self,
+        events: impl Iterator<Item = &'e Event>,
+    ) -> Vec<Result<oneshot::Receiver<()>, QueueFull>> {
+        events.map(|event| self.push_durable(event)).collect()
     }
 
     fn add(&self, event: &Event, mut waiter: Option<oneshot::Sender<()>>) -> Result<(), QueueFull> {

@@ -56,3 +56,11 @@ fn overflow_is_dropped_and_refusing_queue_fails_waiters() {
     assert_eq!(taken(&all), encoded(0..2));
     assert!(queue.push_durable(&event(3)).is_ok());
 }
+
+#[test]
+fn events_after_one_that_cannot_be_made_durable_are_queued_too() {
+    let (queue, events) = (EventQueue::new(2), [event(0), event(1), event(2)]);
+    queue.suspend();
+    let refused = queue.push_all_durable(events.iter()).into_iter().filter(Result::is_err).count();
+    assert_eq!((refused, queue.len(), queue.shed_count()), (3, 2, 1));
+}
