@@ -109,7 +109,7 @@ impl Gateway {
                     }
                     let request = SurfaceRequest { surfaces: &self.surfaces, parts, id: &id, peer, client };
                     let mut exchange = match surface {
-                        // Health checks pass no more than the access log.
+                        // Health checks pass nothing of what follows but the access log.
                         Surface::Alive => break 'answered health::alive(&parts.method),
                         Surface::Ready => {
                             break 'answered health::ready(&parts.method, &self.catalog.readiness());

@@ -112,17 +112,22 @@ impl Batch {
         true
     }
 
-    /// The rows after `place`; `None` if that is not the end of a row of this batch.
-    pub fn rows_after(&self, place: ChainPosition) -> Option<Self> {
-        let rows = usize::try_from(place.seq - self.before.seq).ok().filter(|rows| *rows > 0)?;
+    /// The rows after `position`; `None` if that is not the end of a row of this batch.
+    pub fn rows_after(&self, position: ChainPosition) -> Option<Self> {
+        let rows = usize::try_from(position.seq - self.before.seq).ok().filter(|rows| *rows > 0)?;
         let (mut rest, mut last) = (self.rows.as_slice(), None);
         for _ in 0..rows {
             let (_, others) = event_of(rest)?;
             last = rest[..rest.len() - others.len()].last_chunk::<32>();
             rest = others;
         }
-        let fits = place.id == self.before.id && last == Some(&place.head.0);
-        fits.then(|| Self { before: place, after: self.after, days: self.days.clone(), rows: rest.to_vec() })
+        let fits = position.id == self.before.id && last == Some(&position.head.0);
+        fits.then(|| Self {
+            before: position,
+            after: self.after,
+            days: self.days.clone(),
+            rows: rest.to_vec(),
+        })
     }
 
     /// Splits the batch into two; `None` if it has fewer than two rows.
