@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use governor::clock::{Clock, DefaultClock};
 
 use super::body_memory::{BodyAccount, BodyPace, BodyReservation};
-use super::status::RatePolicy;
-use super::{Limiter, LimiterKey, Limits, RateLimitStatus, RateLimitSubject, UnitsLeft};
+use super::limiter::{Limiter, RateLimitStatus, RatePolicy, UnitsLeft};
+use super::{LimiterKey, Limits, RateLimitSubject};
 use crate::model::allocated::behind_arc;
 use crate::model::caller::Credential;
 use crate::model::client_address::ClientAddress;
@@ -242,7 +242,7 @@ impl<C: Clock + Clone> Admission<'_, C> {
     /// # Errors
     /// [`Fault::RateLimited`].
     pub fn charge(&self, cost: u32) -> Result<Option<RateLimitStatus>, Fault> {
-        self.limits.charge(self.charged.iter().flatten(), cost, self.limits.holders.now())
+        self.limits.charge(self.charged.iter().flatten(), cost, self.limits.clock.now())
     }
 
     /// Checks that this cost could be charged now. Charges nothing.
@@ -250,7 +250,7 @@ impl<C: Clock + Clone> Admission<'_, C> {
     /// # Errors
     /// [`Fault::RateLimited`].
     pub fn check(&self, cost: NonZeroU32) -> Result<(), Fault> {
-        let now = self.limits.holders.now();
+        let now = self.limits.clock.now();
         self.charged.iter().flatten().try_for_each(|(scope, limiter)| {
             limiter.check(cost, now).map_err(|refused| self.limits.refuse(*scope, cost.get(), refused))
         })
@@ -296,7 +296,7 @@ impl<C: Clock + Clone> Limits<C> {
     pub fn charge_call(&self, credential: &Credential, cost: u32) -> Result<Option<RateLimitStatus>, Fault> {
         let tenant = self.calls.of(LimiterKey::Tenant(credential.tenant), self.options.tenant);
         let charged = [self.key_of(credential), (LimitScope::Tenant, tenant)];
-        self.charge(charged.iter(), cost, self.calls.now())
+        self.charge(charged.iter(), cost, self.clock.now())
     }
 
     /// Charges a request to a hook to the tenant of the hook, apart from what the tenant's own keys call: a sender cannot
@@ -308,7 +308,7 @@ impl<C: Clock + Clone> Limits<C> {
         let rate = self.options.tenant;
         let limiter = self.calls.of(LimiterKey::Deliveries(tenant), rate);
         let cost = rate.map_or(cost, |rate| cost.min(rate.burst.get()));
-        self.charge([(LimitScope::Tenant, limiter)].iter(), cost, self.calls.now()).map(drop)
+        self.charge([(LimitScope::Tenant, limiter)].iter(), cost, self.clock.now()).map(drop)
     }
 
     /// Charges a call that needs no credential to its address.
@@ -317,7 +317,7 @@ impl<C: Clock + Clone> Limits<C> {
     /// [`Fault::RateLimited`].
     pub fn charge_visit(&self, client: ClientAddress, cost: u32) -> Result<Option<RateLimitStatus>, Fault> {
         let address = self.visits.of(client.network(), self.options.address);
-        self.charge([(LimitScope::Address, address)].iter(), cost, self.visits.now())
+        self.charge([(LimitScope::Address, address)].iter(), cost, self.clock.now())
     }
 
     /// Charges a request to an agent that the credential belongs to but may not use to its key. Returns the status of its
@@ -332,7 +332,7 @@ impl<C: Clock + Clone> Limits<C> {
     ) -> Result<Option<RateLimitStatus>, Fault> {
         let rate = credential.limits.effective(self.options.key);
         let key = self.holders.of(LimiterKey::Key(credential.key), rate);
-        self.charge([(LimitScope::Key, key)].iter(), cost, self.holders.now())
+        self.charge([(LimitScope::Key, key)].iter(), cost, self.clock.now())
     }
 
     fn key_of(&self, credential: &Credential) -> (LimitScope, Arc<Limiter>) {

@@ -7,10 +7,10 @@
 
 mod admission;
 mod body_memory;
-mod status;
+mod limiter;
+mod refusal;
 mod table;
 
-use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,15 +21,17 @@ use governor::clock::{Clock, DefaultClock};
 pub use self::admission::{Admission, CallInFlight, CallerLimiters, WorkPermit};
 use self::body_memory::BodyMemory;
 pub use self::body_memory::{BodyMemoryOptions, BodyPace, BodyReservation};
-use self::status::{DefaultPolicies, seconds_to_restore};
-pub use self::status::{RateLimitStatus, retry_after, write_refusal};
-use self::table::{LimitRefusal, Limiter, Table, UnitsLeft};
+pub use self::limiter::RateLimitStatus;
+use self::limiter::{DefaultPolicies, LimitRefusal, LimiterClock, seconds_to_restore};
+use self::refusal::refusal;
+pub use self::refusal::{retry_after, write_refusal};
+use self::table::Table;
 use crate::model::agent::AccessLimits;
 use crate::model::caller::{Credential, Recognition};
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
 use crate::model::ids::{AgentId, KeyId, TenantId};
-use crate::model::limits::{LimitScope, Limited, Rate};
+use crate::model::limits::{LimitScope, Rate};
 
 /// The default limits.
 #[derive(Debug, Clone)]
@@ -99,6 +101,7 @@ pub struct RateLimitSubject<'a> {
 /// The limits of this replica.
 #[derive(Debug)]
 pub struct Limits<C: Clock + Clone = DefaultClock> {
+    clock: LimiterClock<C>,
     holders: Table<LimiterKey, C>,
     addresses: Table<ClientAddress, C>,
     look_ups: Table<ClientAddress, C>,
@@ -141,16 +144,17 @@ impl Limits {
 
 impl<C: Clock + Clone> Limits<C> {
     fn with_clock(options: LimitOptions, clock: C) -> Self {
-        let start = clock.now();
-        let holders = Table::new(options.remembered, (clock.clone(), start));
-        let addresses = Table::new(options.remembered, (clock.clone(), start));
-        let look_ups = Table::new(options.remembered, (clock.clone(), start));
-        let calls = Table::new(options.remembered, (clock.clone(), start));
-        let visits = Table::new(options.remembered, (clock, start));
+        let clock = LimiterClock::new(clock);
+        let holders = Table::new(options.remembered, clock.clone());
+        let addresses = Table::new(options.remembered, clock.clone());
+        let look_ups = Table::new(options.remembered, clock.clone());
+        let calls = Table::new(options.remembered, clock.clone());
+        let visits = Table::new(options.remembered, clock.clone());
         let (uploads, answers) = (BodyMemory::new(options.uploads), BodyMemory::of_answers(options.uploads));
         let policies = DefaultPolicies::new(|scope| options.default_rate(scope));
         let (refused, shed) = (Default::default(), AtomicU64::new(0));
         Self {
+            clock,
             holders,
             addresses,
             look_ups,
@@ -230,8 +234,9 @@ impl<C: Clock + Clone> Limits<C> {
     pub fn charge_failure(&self, client: ClientAddress) -> Result<(), Fault> {
         self.check_address(client)?;
         let limiter = self.addresses.of(client.network(), self.options.address);
-        limiter.take(NonZeroU32::MIN, self.addresses.now()).map(drop).map_err(|refused| {
-            self.addresses.bar(&limiter, self.options.penalty);
+        let now = self.clock.now();
+        limiter.take(NonZeroU32::MIN, now).map(drop).map_err(|refused| {
+            limiter.bar(self.options.penalty, now);
             let wait = refused.wait.map(|wait| wait.max(self.options.penalty));
             self.refuse(LimitScope::Address, 1, LimitRefusal { wait, ..refused })
         })
@@ -249,7 +254,7 @@ impl<C: Clock + Clone> Limits<C> {
             Recognition::NotIssued => {
                 self.check_address(client)?;
                 let limiter = self.look_ups.of(client.network(), self.options.look_ups);
-                let taken = limiter.take(NonZeroU32::MIN, self.look_ups.now()).map(drop);
+                let taken = limiter.take(NonZeroU32::MIN, self.clock.now()).map(drop);
                 taken.map_err(|refused| self.refuse(LimitScope::Address, 1, refused))
             }
         }
@@ -271,17 +276,5 @@ impl<C: Clock + Clone> Limits<C> {
             }
             _ => Ok(()),
         }
-    }
-}
-
-/// Only a batch can cost more than the burst: the configuration keeps every single request below it.
-fn refusal(scope: LimitScope, cost: u32, refused: LimitRefusal) -> Fault {
-    match refused.wait {
-        Some(retry_after) => Fault::RateLimited { scope, limited: Limited::Rate(refused.rate), retry_after },
-        None => Fault::InvalidRequest(Cow::Owned(format!(
-            "the batch costs {cost} units, the burst of this {} is {}; send it in parts",
-            scope.as_str(),
-            refused.rate.burst,
-        ))),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use governor::clock::{Clock, FakeRelativeClock};
+use governor::clock::FakeRelativeClock;
 use uuid::Uuid;
 
 use super::{CallerLimiters, Limiter};
@@ -16,6 +16,7 @@ use crate::model::client_address::{ClientAddress, Networks};
 use crate::model::ids::{AgentId, KeyId, PrincipalId, TenantId};
 use crate::model::label::Labels;
 use crate::model::limits::{KeyLimits, LimitScope, Rate, RateLimit};
+use crate::quota::limits::limiter::LimiterClock;
 use crate::quota::limits::table::Table;
 use crate::quota::limits::{BodyMemoryOptions, BodyPace, LimitOptions, Limits, RateLimitSubject};
 
@@ -28,7 +29,7 @@ fn rate(burst: u32) -> Option<Rate> {
 /// A table with room for one limiter.
 fn table() -> (Subjects, FakeRelativeClock) {
     let clock = FakeRelativeClock::default();
-    (Table::new(1, (clock.clone(), clock.now())), clock)
+    (Table::new(1, LimiterClock::new(clock.clone())), clock)
 }
 
 fn remembered(limiter: &Arc<Limiter>) -> CallerLimiters {
@@ -133,6 +134,7 @@ fn requests_are_charged_to_what_the_first_one_was_charged_to() {
 fn units_are_taken_from_one_limiter_also_while_the_table_drops_it() {
     const TIMES: u32 = 20_000;
     let (table, clock) = table();
+    let times = LimiterClock::new(clock.clone());
     let (table, both) = (Arc::new(table), Arc::new(Barrier::new(2)));
     let others = {
         let (table, both) = (Arc::clone(&table), Arc::clone(&both));
@@ -154,7 +156,7 @@ fn units_are_taken_from_one_limiter_also_while_the_table_drops_it() {
         both.wait();
         let known = get(&limiters);
         let used = known.map(|limiter| {
-            assert!(limiter.take(NonZeroU32::MIN, table.now()).is_ok());
+            assert!(limiter.take(NonZeroU32::MIN, times.now()).is_ok());
         });
         both.wait();
         if used.is_some() {

@@ -1,46 +1,18 @@
-//! Tests of buckets, and of the table.
+//! Tests of the table.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use governor::clock::{Clock, FakeRelativeClock};
+use governor::clock::FakeRelativeClock;
 
-use super::{Bucket, LimitRefusal, MAX_SHARED, SECOND, Short, Table, UnitsLeft};
-use crate::model::limits::{LimitScope, Rate};
-
-fn bucket() -> Bucket {
-    Bucket::new(Rate::new(10, 20).unwrap())
-}
-
-#[test]
-fn check_returns_the_result_of_take_and_takes_nothing() {
-    let bucket = bucket();
-    assert_eq!(bucket.take(20, 0), Ok(0));
-    let short = Err(Short::Until(Duration::from_millis(300)));
-    assert_eq!([bucket.check(3, 0), bucket.check(3, 0)], [short; 2]);
-    assert_eq!(bucket.take(3, 0).map(drop), short);
-    assert_eq!(bucket.check(3, SECOND * 3 / 10), Ok(()));
-    assert_eq!(bucket.take(3, SECOND * 3 / 10), Ok(0));
-}
-
-#[test]
-fn units_above_the_burst_are_never_available() {
-    assert_eq!([bucket().check(21, SECOND), bucket().check(20, 0)], [Err(Short::Always), Ok(())]);
-}
-
-#[test]
-fn an_idle_bucket_is_refilled_up_to_its_burst() {
-    let bucket = bucket();
-    assert!(bucket.is_full(0));
-    assert_eq!(bucket.take(5, SECOND), Ok(15));
-    assert_eq!((bucket.left(SECOND), bucket.is_full(SECOND)), (15, false));
-    assert_eq!((bucket.left(100 * SECOND), bucket.is_full(100 * SECOND)), (20, true));
-}
+use super::{MAX_SHARED, Table};
+use crate::model::limits::Rate;
+use crate::quota::limits::limiter::{LimitRefusal, LimiterClock, SECOND, UnitsLeft};
 
 fn table(most: usize) -> (Table<u32, FakeRelativeClock>, FakeRelativeClock, Rate) {
     let clock = FakeRelativeClock::default();
     let rate = Rate::new(10, 20).unwrap();
-    (Table::new(most, (clock.clone(), clock.now())), clock, rate)
+    (Table::new(most, LimiterClock::new(clock.clone())), clock, rate)
 }
 
 fn take(
@@ -49,7 +21,7 @@ fn take(
     rate: Rate,
     units: u32,
 ) -> Result<u32, Option<Duration>> {
-    let taken = table.of(holder, Some(rate)).take(NonZeroU32::new(units).unwrap(), table.now());
+    let taken = table.of(holder, Some(rate)).take(NonZeroU32::new(units).unwrap(), table.clock.now());
     taken.map(|left| left.unwrap().units).map_err(|refused| refused.wait)
 }
 
@@ -68,7 +40,7 @@ fn units_are_taken_up_to_the_burst_and_restored_at_the_rate() {
 #[test]
 fn without_a_rate_nothing_is_limited() {
     let (table, ..) = table(10);
-    assert_eq!(table.of(1, None).take(NonZeroU32::MAX, table.now()), Ok(None));
+    assert_eq!(table.of(1, None).take(NonZeroU32::MAX, table.clock.now()), Ok(None));
 }
 
 #[test]
@@ -79,7 +51,7 @@ fn a_new_rate_replaces_the_limiter_and_keeps_requests_in_flight_and_units_used()
     let wider = Rate::new(100, 200).unwrap();
     let one = NonZeroU32::MIN;
     assert_eq!(
-        table.of(1, Some(wider)).take(one, table.now()),
+        table.of(1, Some(wider)).take(one, table.clock.now()),
         Ok(Some(UnitsLeft { rate: wider, units: 179 }))
     );
     assert!(!table.of(1, Some(wider)).enter(1));
@@ -123,7 +95,7 @@ fn subjects_without_space_share_a_limiter_of_their_own_rate() {
     assert_eq!(take(&table, 2, narrower, 2), Ok(0));
     assert_eq!(take(&table, 3, narrower, 1), Err(Some(Duration::from_secs(1))));
     assert_eq!(take(&table, 4, rate, 20), Ok(0), "a limiter of another rate");
-    assert_eq!(table.of(5, None).take(NonZeroU32::MAX, table.now()), Ok(None));
+    assert_eq!(table.of(5, None).take(NonZeroU32::MAX, table.clock.now()), Ok(None));
 }
 
 #[test]
@@ -150,7 +122,7 @@ fn rates_beyond_those_with_a_shared_limiter_are_rounded() {
 #[test]
 fn a_barred_subject_is_refused_until_its_time_is_over_and_not_dropped() {
     let (table, clock, rate) = table(1);
-    table.bar(&table.of(1, Some(rate)), Duration::from_secs(5));
+    table.of(1, Some(rate)).bar(Duration::from_secs(5), table.clock.now());
     assert_eq!(table.barred(1), Some(Duration::from_secs(5)));
     assert_eq!(table.barred(2), None);
     clock.advance(Duration::from_secs(4));
@@ -173,19 +145,9 @@ fn reading_the_units_left_takes_nothing() {
 }
 
 #[test]
-fn a_limiter_shared_by_two_scopes_has_a_policy_for_each() {
-    let (table, _, rate) = table(1);
-    let limiter = table.of(1, Some(rate));
-    for _ in 0..2 {
-        assert_eq!(limiter.policy_header(LimitScope::Key, rate), r#""key";q=20;w=2"#);
-        assert_eq!(limiter.policy_header(LimitScope::Agent, rate), r#""agent";q=20;w=2"#);
-    }
-}
-
-#[test]
 fn a_refusal_names_the_rate() {
     let (table, _, rate) = table(1);
     assert_eq!(take(&table, 1, rate, 20), Ok(0));
-    let refused = table.of(1, Some(rate)).take(NonZeroU32::MIN, table.now());
+    let refused = table.of(1, Some(rate)).take(NonZeroU32::MIN, table.clock.now());
     assert_eq!(refused, Err(LimitRefusal { rate, wait: Some(Duration::from_millis(100)) }));
 }
