@@ -5,16 +5,15 @@
 //! reads head and rows in one snapshot and is kept only if its revision is not below `wanted`. If the cell is behind
 //! `wanted`, a reader first catches up: it reads the missed changes and drops the facts that they invalidate.
 
-use std::any::Any;
 use std::time::{Duration, Instant};
 
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
 use super::memory_budget::Charge;
-use crate::model::caller::Payer;
+use super::scope_map::{ScopeCell, WantedRevision};
 use crate::model::feed::BoxFuture;
-use crate::model::scope::{Change, ChangeKind, Revision, Scope, WantedRevision};
+use crate::model::scope::{Change, ChangeKind, Revision, Scope};
 use crate::model::scope_changes::ScopeChanges;
 use crate::model::system::{FailPoint, System};
 use crate::store::{Store, StoreError};
@@ -34,41 +33,6 @@ pub trait Invalidate: Default + Send + Sync + 'static {
 
     /// The bytes of heap memory of the facts.
     fn heap(&self) -> usize;
-}
-
-/// The interface of a cell for the change feed and for writers.
-pub trait ScopeCell: Any + Send + Sync {
-    /// Raises the wanted revision; returns whether the cell is behind it.
-    fn raise(&self, revision: Revision) -> bool;
-
-    /// The revision of the cell; `None` while nothing is cached.
-    fn applied(&self) -> Option<Revision>;
-
-    /// Drops the facts that a commit of this replica changed.
-    fn forget(&self, changes: &[Change]);
-
-    /// Drops the facts that a commit in doubt changes, and does not cache them while that commit may still take effect.
-    fn doubt(&self, changes: Vec<Change>);
-
-    /// Called under the map's lock before the cell is removed. Its wanted revision is not raised afterwards.
-    fn set_removed(&self) {}
-
-    /// Whether [`set_removed`](Self::set_removed) was called: then [handles](super::CellHandle) must not find the cell. True
-    /// for a cell that does not record it.
-    fn is_removed(&self) -> bool {
-        true
-    }
-
-    /// Whether changes are in doubt: without the cell nothing would be known of them.
-    fn is_in_doubt(&self) -> bool;
-
-    /// The payer of reads that bring the cell up to date in the background.
-    fn payer(&self) -> Payer {
-        Payer::Gateway
-    }
-
-    /// Reads the missed changes.
-    fn catch_up<'a>(&'a self, store: &'a Store, system: &'a System) -> BoxFuture<'a, Result<(), StoreError>>;
 }
 
 /// Cached facts of one scope.

@@ -10,9 +10,11 @@ use tokio::time::Instant;
 
 use super::cell::{Cell, Invalidate};
 use super::fair_semaphore::FairSemaphore;
+use super::scope_map::ScopeMap;
 use crate::model::caller::Payer;
 use crate::model::fault::Fault;
 use crate::model::feed::{ChangeFeed, FeedStatus};
+use crate::model::scope::Scope;
 use crate::model::system::{FailPoint, System};
 use crate::store::{Store, StoreError};
 use crate::telemetry::RareEvent;
@@ -80,14 +82,6 @@ impl Loader {
         Self { store, system, feed, limiter, failed: Mutex::default(), options }
     }
 
-    pub(super) fn store(&self) -> &Store {
-        &self.store
-    }
-
-    pub(super) fn system(&self) -> &System {
-        &self.system
-    }
-
     /// Checks that cached facts may be used: the change feed is proven, or a sweep succeeds now.
     ///
     /// # Errors
@@ -111,6 +105,16 @@ impl Loader {
     /// Whether the change feed is proven, so that cached facts are used without a query.
     pub fn is_proven(&self) -> bool {
         self.feed.unproven_for().is_zero()
+    }
+
+    /// Reads the changes that the cell of a scope has missed.
+    pub async fn catch_up(&self, scopes: &ScopeMap, scope: Scope) {
+        let Some(cell) = scopes.cell(scope) else { return };
+        let catch_up = async || cell.catch_up(&self.store, &self.system).await;
+        if let Err(error) = self.load(cell.payer(), catch_up).await {
+            // The next read of the scope tries again and reports the failure.
+            tracing::debug!(%error, scope = %scope.0, "catching up failed");
+        }
     }
 
     /// Whether the last sweep failed.

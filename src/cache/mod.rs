@@ -22,14 +22,14 @@ mod weighed_cache;
 mod write_queue;
 mod writer;
 
-pub use cell::{Cell, Invalidate, ScopeCell};
+pub use cell::{Cell, Invalidate};
 pub use fair_semaphore::{FairPermit, FairSemaphore};
 pub use group_commit::GroupCommit;
 pub use keyed_counts::{CountGuard, KeyedCounts};
 pub use loader::{LoadLimiter, LoadOptions, Loader};
 pub use maintenance::StoreMaintenance;
 pub use memory_budget::{CacheStats, Charge, MemoryBudget, PROTECTED};
-pub use scope_map::{CellHandle, CellMap, CellSet, ScopeMap};
+pub use scope_map::{CellHandle, CellMap, CellSet, ScopeCell, ScopeMap, WantedRevision};
 pub use weighed_cache::WeighedCache;
 pub use write_queue::QueueOptions;
 pub use writer::Writer;

@@ -1,19 +1,58 @@
 //! Finds the cell of a scope. A [`CellMap`] holds the cells of one kind of scope within the budget of all caches; the
-//! [`ScopeMap`] has the sets of all kinds, and through it the change feed and writers raise revisions.
+//! [`ScopeMap`] has the sets of all kinds, and through it the change feed and writers raise the [`WantedRevision`] of a cell.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::cell::ScopeCell;
-use super::loader::Loader;
+use parking_lot::Mutex;
+
 use super::memory_budget::{Charge, MemoryBudget};
 use super::weighed_cache::WeighedCache;
+use crate::model::caller::Payer;
+use crate::model::feed::BoxFuture;
 use crate::model::ids::TenantId;
 use crate::model::scope::{Change, Revision, Scope};
+use crate::model::system::System;
+use crate::store::{Store, StoreError};
 
 /// How often a cell that is found by a handle is looked up to count as used, in milliseconds.
 const USED_EVERY_MS: u32 = 1_000;
+
+/// The interface of a cell for the change feed and for writers.
+pub trait ScopeCell: Any + Send + Sync {
+    /// Raises the wanted revision; returns whether the cell is behind it.
+    fn raise(&self, revision: Revision) -> bool;
+
+    /// The revision of the cell; `None` while nothing is cached.
+    fn applied(&self) -> Option<Revision>;
+
+    /// Drops the facts that a commit of this replica changed.
+    fn forget(&self, changes: &[Change]);
+
+    /// Drops the facts that a commit in doubt changes, and does not cache them while that commit may still take effect.
+    fn doubt(&self, changes: Vec<Change>);
+
+    /// Called under the map's lock before the cell is removed. Its wanted revision is not raised afterwards.
+    fn set_removed(&self) {}
+
+    /// Whether [`set_removed`](Self::set_removed) was called: then [handles](CellHandle) must not find the cell. True
+    /// for a cell that does not record it.
+    fn is_removed(&self) -> bool {
+        true
+    }
+
+    /// Whether changes are in doubt: without the cell nothing would be known of them.
+    fn is_in_doubt(&self) -> bool;
+
+    /// The payer of reads that bring the cell up to date in the background.
+    fn payer(&self) -> Payer {
+        Payer::Gateway
+    }
+
+    /// Reads the missed changes.
+    fn catch_up<'a>(&'a self, store: &'a Store, system: &'a System) -> BoxFuture<'a, Result<(), StoreError>>;
+}
 
 /// The cells of one kind of scope.
 pub trait CellSet: Send + Sync + 'static {
@@ -238,16 +277,6 @@ impl ScopeMap {
         self.renew_access_version();
     }
 
-    /// Reads the changes that the cell of a scope has missed.
-    pub async fn catch_up(&self, scope: Scope, loader: &Loader) {
-        let Some(cell) = self.cell(scope) else { return };
-        let catch_up = async || cell.catch_up(loader.store(), loader.system()).await;
-        if let Err(error) = loader.load(cell.payer(), catch_up).await {
-            // The next read of the scope tries again and reports the failure.
-            tracing::debug!(%error, scope = %scope.0, "catching up failed");
-        }
-    }
-
     /// Drops the facts that a committed write changed, before the write is answered: if the database becomes
     /// unreachable before this replica has read the change, the old state must not be answered.
     pub(super) fn forget(&self, scope: Scope, changes: &[Change]) {
@@ -270,7 +299,7 @@ impl ScopeMap {
         }
     }
 
-    fn cell(&self, scope: Scope) -> Option<Arc<dyn ScopeCell>> {
+    pub(super) fn cell(&self, scope: Scope) -> Option<Arc<dyn ScopeCell>> {
         self.sets.iter().find_map(|set| set.cell(scope))
     }
 }
@@ -278,6 +307,61 @@ impl ScopeMap {
 impl std::fmt::Debug for ScopeMap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ScopeMap").finish_non_exhaustive()
+    }
+}
+
+/// The newest announced revision of a scope.
+///
+/// It rises with announcements. A read of the database that began after all of them and finds a lower revision proves
+/// that the announced one does not exist: an announcement from before the database was set back arrived late. Then it is
+/// lowered to what was read; otherwise the scope would be behind, and read again, for ever.
+#[derive(Debug, Default)]
+pub struct WantedRevision {
+    revision: AtomicI64,
+    /// Number of announcements. Held while the revision changes, so that none is lost to a read in progress.
+    announcements: Mutex<u64>,
+}
+
+/// What was announced before a read began.
+#[derive(Debug, Clone, Copy)]
+pub struct Announced {
+    revision: Revision,
+    announcements: u64,
+}
+
+impl WantedRevision {
+    /// The newest announced revision; 0 before the first announcement.
+    pub fn get(&self) -> Revision {
+        Revision(self.revision.load(Ordering::Acquire))
+    }
+
+    /// Raises the revision, unless it is as high already.
+    pub fn raise(&self, revision: Revision) {
+        let mut announcements = self.announcements.lock();
+        *announcements += 1;
+        self.revision.fetch_max(revision.0, Ordering::AcqRel);
+    }
+
+    /// What is announced now; taken before a read whose result is passed to [`lower`](Self::lower).
+    pub fn announced(&self) -> Announced {
+        let announcements = self.announcements.lock();
+        Announced { revision: self.get(), announcements: *announcements }
+    }
+
+    /// Lowers the revision to the head that was read, if it is lower and nothing was announced since before the read: not
+    /// even the same revision, which may exist by now.
+    pub fn lower(&self, before: Announced, head: Revision) {
+        let announcements = self.announcements.lock();
+        if head < before.revision && *announcements == before.announcements {
+            self.revision.store(head.0, Ordering::Release);
+        }
+    }
+
+    /// Forgets all announcements: the database is on another timeline.
+    pub fn reset(&self) {
+        let mut announcements = self.announcements.lock();
+        *announcements += 1;
+        self.revision.store(0, Ordering::Release);
     }
 }
 

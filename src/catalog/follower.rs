@@ -31,7 +31,7 @@ impl Follower for Catalog {
     }
 
     fn catch_up(&self, scope: Scope) -> BoxFuture<'_, ()> {
-        Box::pin(self.scopes.catch_up(scope, &self.loader))
+        Box::pin(self.loader.catch_up(&self.scopes, scope))
     }
 
     fn apply_changes(&self, agent: AgentId, after: Revision) -> BoxFuture<'_, Option<ScopeChanges>> {

@@ -1,11 +1,11 @@
-//! Access versions, and cells that are found by handles.
+//! Access versions, wanted revisions, and cells that are found by handles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
 use uuid::Uuid;
 
-use super::{CellHandle, CellMap, CellSet, ScopeCell, ScopeMap};
+use super::{CellHandle, CellMap, CellSet, ScopeCell, ScopeMap, WantedRevision};
 use crate::cache::memory_budget::MemoryBudget;
 use crate::cache::{Cell, Invalidate, WeighedCache};
 use crate::model::feed::BoxFuture;
@@ -222,4 +222,30 @@ fn nothing_older_than_what_was_raised_is_found_by_a_handle() {
             }
         }
     });
+}
+
+#[test]
+fn announced_revision_that_does_not_exist_is_lowered() {
+    let wanted = WantedRevision::default();
+    wanted.raise(Revision(8));
+    wanted.lower(wanted.announced(), Revision(7));
+    assert_eq!(wanted.get(), Revision(7));
+    wanted.lower(wanted.announced(), Revision(9));
+    assert_eq!(wanted.get(), Revision(7), "a read raises nothing");
+}
+
+#[test]
+fn announcement_during_a_read_is_not_lowered() {
+    let wanted = WantedRevision::default();
+    wanted.raise(Revision(8));
+    for announced in [8, 9] {
+        let before = wanted.announced();
+        wanted.raise(Revision(announced));
+        wanted.lower(before, Revision(7));
+        assert_eq!(wanted.get(), Revision(announced));
+    }
+    let before = wanted.announced();
+    wanted.reset();
+    wanted.lower(before, Revision(7));
+    assert_eq!(wanted.get(), Revision(0), "the read was of another timeline");
 }

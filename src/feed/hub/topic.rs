@@ -12,11 +12,12 @@ use tokio_util::sync::CancellationToken;
 use super::dirty_set::{DirtySet, FIRST, Recipients};
 use super::effects::{Affected, Effects, SubscribedUris, TemplateEffects};
 use super::write_spans::WriteSpans;
+use crate::cache::WantedRevision;
 use crate::model::audience::Audience;
 use crate::model::feed::SubscriptionStamp;
 use crate::model::ids::{AgentId, ResourceUri, TenantId};
 use crate::model::label::CallerLabels;
-use crate::model::scope::{Revision, WantedRevision};
+use crate::model::scope::Revision;
 use crate::model::subject::{Interest, Subject, SubscribedUri};
 use crate::model::trace::SpanContext;
 
