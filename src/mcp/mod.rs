@@ -1,7 +1,7 @@
 //! The MCP endpoint: two thin dialects, one for each era of the protocol, around one core.
 //!
-//! A request passes [`endpoint`] (authentication, admission), [`wire`] (JSON-RPC), [`era`] and `dispatch`, where a
-//! dialect ([`modern`] or [`legacy`]) decodes it; `call_handler` answers the methods that both eras share, from encoded
+//! `post` leads a request through its stages: authentication, admission, [`wire`] (JSON-RPC), the era ([`version`]), and the
+//! dialect ([`modern`] or [`legacy`]), which decodes it; `call_handler` answers the methods that both eras share, from encoded
 //! results if they are cached. A [`request::McpRequest`] is passed through all stages.
 
 mod argument_schema;
@@ -9,9 +9,7 @@ pub mod call;
 mod call_handler;
 mod contents;
 mod definition;
-mod dispatch;
 pub mod endpoint;
-pub mod era;
 pub mod error;
 mod event_stream;
 mod event_trace;
@@ -22,6 +20,7 @@ pub mod modern;
 mod notification;
 mod open_stream;
 mod pages;
+mod post;
 mod prompts;
 mod refusal;
 pub mod reply;

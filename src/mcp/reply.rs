@@ -4,13 +4,12 @@ use http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, Response, StatusCode};
 use hyper::body::Incoming as IncomingBody;
 
-use super::era::{self, McpHeaders, RequestEra};
 use super::error::RpcError;
 use super::legacy;
 use super::modern::error::ModernError;
 use super::refusal::Refusal;
 use super::request::{McpRequest, label_of};
-use super::version::ProtocolVersion;
+use super::version::{McpHeaders, ProtocolVersion, RequestEra};
 use super::wire::{Incoming, Rejected, RequestId, error_message, parse, result_pieces};
 use crate::http::body::{Body, json_response};
 use crate::http::{problem, refusals};
@@ -43,7 +42,7 @@ impl<'a> Reply<'a> {
 
     fn read(headers: &McpHeaders<'_>, body: &'a [u8]) -> (Self, Result<Incoming<'a>, Rejected<'a>>) {
         let incoming = parse(body);
-        let (era, version) = (era::decide(headers, &incoming), era::named_version(headers, &incoming));
+        let (era, version) = (RequestEra::decide(headers, &incoming), headers.named_version(&incoming));
         let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
         (Self { era, version, id }, incoming)
     }

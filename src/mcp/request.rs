@@ -11,9 +11,8 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::era::McpHeaders;
 use super::tools;
-use super::version::ProtocolVersion;
+use super::version::{McpHeaders, ProtocolVersion};
 use super::wire::members::{META_CLIENT_INFO, META_TRACEPARENT, Members, text_of};
 use super::wire::{Incoming, Message, MethodName, Rejected, Request, message};
 use crate::catalog::read::SourceUse;

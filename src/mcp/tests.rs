@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use super::era::McpHeaders;
+use super::version::McpHeaders;
 use super::wire::{Incoming, Message, Request, parse};
 use super::{legacy, modern};
 use crate::model::fault::Fault;
@@ -43,16 +43,16 @@ fn fault(method: &str, era: Era) -> Option<Fault> {
                 .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
                 .into_iter()
                 .collect();
-            match modern::decode::decode(&McpHeaders::read(&headers), &incoming, 1) {
+            match modern::dispatch::decode(&McpHeaders::read(&headers), &incoming, 1) {
                 Err(modern::ModernError::Fault(fault)) => Some(fault),
                 decoded => decoded.map(|_| None).unwrap(),
             }
         }
         Era::Legacy => {
             let Incoming::Message(message) = &incoming else { panic!("{body}") };
-            match legacy::decode::decode(message) {
-                Ok(legacy::decode::LegacyMessage::Unanswered) => panic!("{body}"),
-                Ok(legacy::decode::LegacyMessage::Call(_)) => None,
+            match legacy::dispatch::decode(message) {
+                Ok(legacy::dispatch::LegacyMessage::Unanswered) => panic!("{body}"),
+                Ok(legacy::dispatch::LegacyMessage::Call(_)) => None,
                 Err(fault) => Some(fault),
             }
         }

@@ -1,6 +1,11 @@
-//! The table of served protocol versions (revisions): one row each.
+//! The protocol version of a request, which is its revision of the protocol: the table of the served revisions, one row each;
+//! the headers of MCP; and the era, which is decided once, by the version header and the body.
 
-use crate::model::method::Era;
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::wire::{Incoming, Message, MethodName, Rejected};
+use crate::model::fault::shortened;
+use crate::model::method::{Era, Method};
 
 /// A served revision of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -220,41 +225,193 @@ impl ProtocolVersion {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::{ProtocolVersion, TABLE};
+const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
+const SESSION_ID: &str = "mcp-session-id";
+const ACCEPT: &str = "accept";
+const CONTENT_TYPE: &str = "content-type";
+const CONTENT_ENCODING: &str = "content-encoding";
 
-    #[test]
-    fn table_rows_are_in_the_order_of_the_versions() {
-        for (place, row) in TABLE.iter().enumerate() {
-            assert_eq!(row.version as usize, place, "{}", row.text);
-            assert_eq!(ProtocolVersion::parse(row.version.as_str()), Some(row.version));
+/// The values of `Accept` that conforming clients send.
+const USUAL_ACCEPT: [&str; 2] =
+    ["application/json, text/event-stream", "text/event-stream, application/json"];
+const USUAL_CONTENT_TYPE: &str = "application/json";
+
+/// One header of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Field<'a> {
+    /// The header is absent.
+    #[default]
+    Absent,
+    /// The value without surrounding white space; repeated headers have equal values.
+    Value(&'a str),
+    /// Repeated with different values, or with characters that the header must not have; the text is approximate.
+    Malformed(String),
+}
+
+/// The headers of MCP, and whether those of media types need parsing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct McpHeaders<'a> {
+    /// `MCP-Protocol-Version`.
+    pub protocol_version: Field<'a>,
+    /// `Mcp-Method`.
+    pub method: Field<'a>,
+    /// `Mcp-Name`, not decoded.
+    pub name: Field<'a>,
+    /// `Mcp-Session-Id`.
+    pub session_id: Field<'a>,
+    /// Whether `Accept` is what conforming clients send: JSON and events are accepted, and `media_type` need not parse it.
+    pub accepts_usual: bool,
+    /// Whether `Content-Type` is what conforming clients send, and the body is not encoded: `media_type` need not parse it.
+    pub declares_usual: bool,
+}
+
+impl<'a> McpHeaders<'a> {
+    /// Reads them from the headers of a request.
+    pub fn read(headers: &'a HeaderMap) -> Self {
+        let mut read = Self::default();
+        let (mut accepts, mut types, mut encodings) = (0, 0, 0);
+        // One pass over the sent headers costs less than a look-up for each known one.
+        for (name, value) in headers {
+            let field = match name.as_str() {
+                PROTOCOL_VERSION => &mut read.protocol_version,
+                METHOD => &mut read.method,
+                NAME => &mut read.name,
+                SESSION_ID => &mut read.session_id,
+                ACCEPT => {
+                    accepts += 1;
+                    read.accepts_usual = accepts == 1 && USUAL_ACCEPT.iter().any(|usual| value == usual);
+                    continue;
+                }
+                CONTENT_TYPE => {
+                    types += 1;
+                    read.declares_usual = types == 1 && value == USUAL_CONTENT_TYPE;
+                    continue;
+                }
+                CONTENT_ENCODING => {
+                    encodings += 1;
+                    continue;
+                }
+                _ => continue,
+            };
+            *field = if field.is_present() { Field::of_all(headers, name) } else { Field::of(value) };
         }
+        read.declares_usual &= encodings == 0;
+        read
     }
 
-    #[test]
-    fn the_supported_versions_are_listed_newest_first() {
-        let listed: Vec<_> = ProtocolVersion::SUPPORTED.iter().map(|v| v.as_str()).collect();
-        assert_eq!(listed, ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]);
+    /// Whether the version header alone makes a request without a body modern.
+    pub fn are_modern(&self) -> bool {
+        let version = self.protocol_version.value().and_then(ProtocolVersion::parse);
+        self.protocol_version.is_present() && version.is_none_or(|version| version.era() == Era::Modern)
     }
 
-    #[test]
-    fn the_properties_of_each_revision_are_those_of_the_contract() {
-        use super::ContentTypes::{Audio, First, ResourceLinks};
-        use crate::model::method::Era::{Legacy, Modern};
-        let of = |text| {
-            ProtocolVersion::parse(text).map(|v| {
-                let names = (v.omits_unreadable_ids(), v.knows_titles(), v.knows_completions());
-                (v.era(), (v.knows_batches(), v.primes_streams()), names, v.content_types())
-            })
-        };
-        assert_eq!(of("2026-07-28"), Some((Modern, (false, false), (true, true, true), ResourceLinks)));
-        assert_eq!(of("2025-11-25"), Some((Legacy, (false, true), (true, true, true), ResourceLinks)));
-        assert_eq!(of("2025-06-18"), Some((Legacy, (false, false), (false, true, true), ResourceLinks)));
-        assert_eq!(of("2025-03-26"), Some((Legacy, (true, false), (false, false, true), Audio)));
-        assert_eq!(of("2024-11-05"), Some((Legacy, (false, false), (false, false, false), First)));
-        for unknown in ["", "2026-07-29", "2025-11-25 ", "DRAFT-2026-v1", "2025-6-18"] {
-            assert_eq!(of(unknown), None, "{unknown:?}");
+    /// The revision of an error without better knowledge: that of the header; without a header the modern one if the body
+    /// declares a version.
+    pub fn named_version(&self, body: &Result<Incoming<'_>, Rejected<'_>>) -> Option<ProtocolVersion> {
+        match self.protocol_version.value() {
+            Some(version) => ProtocolVersion::parse(version),
+            None => declares_version(body).then_some(ProtocolVersion::V2026_07_28),
         }
     }
 }
+
+impl<'a> Field<'a> {
+    fn of(value: &'a HeaderValue) -> Self {
+        match value.to_str() {
+            Ok(text) => Self::Value(text.trim_matches([' ', '\t'])),
+            Err(_) => Self::Malformed(combined([value])),
+        }
+    }
+
+    /// Merges the values of a repeated header.
+    fn of_all(headers: &'a HeaderMap, name: &HeaderName) -> Self {
+        let mut values = headers.get_all(name).iter();
+        match values.next() {
+            Some(first) if values.all(|other| other == first) => Self::of(first),
+            _ => Self::Malformed(combined(headers.get_all(name))),
+        }
+    }
+
+    /// Whether the header is present.
+    pub fn is_present(&self) -> bool {
+        !matches!(self, Self::Absent)
+    }
+
+    /// The value, if it is valid.
+    pub fn value(&self) -> Option<&'a str> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Absent | Self::Malformed(_) => None,
+        }
+    }
+}
+
+/// All values in one list (RFC 9110, section 5.2).
+fn combined<'a>(values: impl IntoIterator<Item = &'a HeaderValue>) -> String {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let values: Vec<_> = values.into_iter().take(2).map(text).collect();
+    shortened(&values.join(", "))
+}
+
+/// The era of a request, with the source of a legacy revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestEra {
+    /// Revision `2026-07-28`.
+    Modern,
+    /// A revision with a handshake.
+    Legacy(VersionSource),
+}
+
+impl RequestEra {
+    /// Decides by the version header and the parsed body. `Mcp-Method` and `Mcp-Name` have no influence, nor has the session
+    /// on a modern request.
+    pub fn decide(headers: &McpHeaders<'_>, body: &Result<Incoming<'_>, Rejected<'_>>) -> Self {
+        let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
+        let legacy = version.filter(|version| version.era() == Era::Legacy);
+        if declares_version(body) || headers.are_modern() {
+            Self::Modern
+        } else if opens_session(body) {
+            Self::Legacy(VersionSource::Negotiation)
+        } else if headers.session_id.is_present() {
+            Self::Legacy(VersionSource::Session)
+        } else {
+            Self::Legacy(VersionSource::Sessionless(legacy.unwrap_or(ProtocolVersion::ASSUMED)))
+        }
+    }
+
+    /// The era without details.
+    pub fn era(self) -> Era {
+        match self {
+            Self::Modern => Era::Modern,
+            Self::Legacy(_) => Era::Legacy,
+        }
+    }
+}
+
+/// The source of the revision of a legacy request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VersionSource {
+    /// This request negotiates it: an `initialize`, which opens a session even if it names one.
+    Negotiation,
+    /// The named session.
+    Session,
+    /// The request itself, without a session.
+    Sessionless(ProtocolVersion),
+}
+
+fn declares_version(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
+    match body {
+        Ok(incoming) => incoming.declares_version(),
+        Err(rejected) => rejected.declares_version,
+    }
+}
+
+fn opens_session(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
+    let Ok(Incoming::Message(Message::Request(request))) = body else { return false };
+    request.method == MethodName::Known(Method::Initialize)
+}
+
+#[cfg(test)]
+mod tests;

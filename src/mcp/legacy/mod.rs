@@ -2,10 +2,11 @@
 //! one.
 
 pub(super) mod content;
-pub mod decode;
+pub mod dispatch;
 pub mod encode;
 pub mod error;
 pub mod event_id;
+mod session_requests;
 pub mod stream;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::decode::{LegacyMessage, LegacyMethod, batch, decode};
+use super::dispatch::{LegacyMessage, LegacyMethod, batch, decode};
 use crate::mcp::version::ProtocolVersion;
 use crate::mcp::wire::{Incoming, Message, Rejected, parse};
 use crate::model::fault::Fault;

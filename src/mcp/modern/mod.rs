@@ -1,6 +1,6 @@
 //! The dialect of the modern era: revision 2026-07-28, whose requests are self-contained.
 
-pub mod decode;
+pub mod dispatch;
 pub mod encode;
 pub mod error;
 pub mod form;

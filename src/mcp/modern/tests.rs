@@ -6,9 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::decode::{ModernMessage, decode};
+use super::dispatch::{ModernMessage, decode};
 use super::error::ModernError;
-use crate::mcp::era::McpHeaders;
+use crate::mcp::version::McpHeaders;
 use crate::mcp::wire::{Incoming, error_message, parse};
 
 const MAX_URIS: usize = 100;

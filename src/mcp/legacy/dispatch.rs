@@ -1,111 +1,46 @@
-//! Answers an admitted body: parses it, charges it to rates and quotas, and dispatches it to the dialect of its era.
+//! Answers legacy requests: decodes their messages, and finds the session and the revision that they belong to.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
+use serde_json::value::RawValue;
 
-use super::call_handler::{Dialect, envelope};
-use super::endpoint::Endpoint;
-use super::era::{self, McpHeaders, RequestEra, VersionSource};
-use super::legacy;
-use super::legacy::decode::{
-    self as legacy_decode, Initialize, LegacyCall, LegacyMessage, LegacyMethod, SessionCall,
-};
-use super::modern::decode::{self as modern_decode, ModernMessage, ModernMethod};
-use super::modern::encode as modern_encode;
-use super::refusal::Refusal;
-use super::reply::{Reply, accepted};
-use super::request::{McpRequest, WorkInProgress, calls_of, label_of};
-use super::version::ProtocolVersion;
-use super::wire::{
-    BatchAnswers, Incoming, Message, Rejected, RequestId, error_message, parse, result_pieces,
-};
+use super::encode;
 use crate::catalog::snapshot::AgentPart;
 use crate::http::body::{Body, json_response};
 use crate::http::media_type;
 use crate::identity::grant::Caller;
+use crate::mcp::call::{self, Call, uri};
+use crate::mcp::call_handler::Dialect;
+use crate::mcp::endpoint::Endpoint;
+use crate::mcp::post::admits_json;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{Reply, accepted};
+use crate::mcp::request::{ClientInfo, McpRequest, WorkInProgress};
+use crate::mcp::version::{McpHeaders, ProtocolVersion, VersionSource};
+use crate::mcp::wire::{
+    BatchAnswers, Incoming, Message, MethodName, Params, Rejected, Request, RequestId, error_message,
+    message, result_pieces,
+};
 use crate::model::audit::event::Outcome;
 use crate::model::client_address::ClientAddress;
 use crate::model::fault::Fault;
-use crate::model::method::Era;
+use crate::model::ids::ResourceUri;
+use crate::model::method::{Era, Method};
 use crate::model::scope::Scope;
-use crate::model::session::Session;
-use crate::quota::limits::Admission;
+use crate::model::session::{LogLevel, Session};
 use crate::sessions::open::NewSession;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 impl Endpoint {
-    /// Answers the body of an admitted caller.
-    pub(super) async fn dispatch(
+    /// Answers a body of this era.
+    pub(in crate::mcp) async fn answer_legacy(
         &self,
         request: &mut McpRequest<'_>,
-        caller: &Caller,
-        admission: &Admission<'_>,
-        body: &[u8],
-    ) -> Response<Body> {
-        let headers = std::mem::take(&mut request.headers);
-        let incoming = parse(body);
-        let era = era::decide(&headers, &incoming);
-        let version = era::named_version(&headers, &incoming);
-        request.classified(label_of(incoming.as_ref()), era.era());
-        if let Ok(incoming) = &incoming {
-            request.read(incoming, named_or(version, era));
-        }
-        let charged = self.charge(request, caller, admission, (era.era(), &incoming)).await;
-        let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
-        let version = match (&incoming, &charged, era) {
-            // A body that cannot be read is answered in the revision of its session.
-            (Err(_), Ok(()), RequestEra::Legacy(VersionSource::Session)) => {
-                let session = Box::pin(self.session(caller, &headers, request)).await.ok();
-                session.and_then(|session| ProtocolVersion::parse(&session.version)).or(version)
-            }
-            _ => version,
-        };
-        let reply = Reply { era, version, id };
-        let accepted = if headers.accepts_usual {
-            Ok(())
-        } else {
-            media_type::check_accept(&request.parts.headers).or_else(|fault| match &incoming {
-                Ok(incoming) if !incoming.is_answered() => Ok(()),
-                _ => Err(fault),
-            })
-        };
-        let response = match (&incoming, charged.as_ref().and(accepted.as_ref())) {
-            (_, Err(fault)) => reply.fault(request, fault),
-            (Err(rejected), Ok(())) => reply.fault(request, &rejected.fault),
-            (Ok(incoming), Ok(())) => self.respond(request, caller, &headers, incoming, reply).await,
-        };
-        request.context.event.connection = request.work.take_connection();
-        response
-    }
-
-    /// Charges a body to the rates and the quotas of its caller.
-    async fn charge(
-        &self,
-        request: &mut McpRequest<'_>,
-        caller: &Caller,
-        admission: &Admission<'_>,
-        (era, incoming): (Era, &Result<Incoming<'_>, Rejected<'_>>),
-    ) -> Result<(), Fault> {
-        request.rate_limit = admission.charge(self.options.costs.of(era, incoming))?;
-        if let Ok(incoming) = incoming {
-            self.recorder.usage().take_calls(caller.into(), calls_of(era, incoming)).await?;
-        }
-        Ok(())
-    }
-
-    async fn respond(
-        &self,
-        request: &mut McpRequest<'_>,
-        caller: &Caller,
-        headers: &McpHeaders<'_>,
+        (caller, headers, source): (&Caller, &McpHeaders<'_>, VersionSource),
         incoming: &Incoming<'_>,
         reply: Reply<'_>,
     ) -> Response<Body> {
-        let source = match reply.era {
-            RequestEra::Modern => return self.modern(request, caller, headers, incoming, &reply).await,
-            RequestEra::Legacy(source) => source,
-        };
         let (version, session) = match source {
             VersionSource::Session => match self.session(caller, headers, request).await {
                 Ok(session) => (ProtocolVersion::parse(&session.version), Some(session)),
@@ -120,58 +55,10 @@ impl Endpoint {
             return reply.fault(request, &media_type::NO_JSON);
         }
         let legacy = LegacyContext { caller, version, session: session.as_deref() };
-        self.legacy(request, legacy, incoming, &reply).await
+        self.answer_body(request, legacy, incoming, &reply).await
     }
 
-    async fn modern(
-        &self,
-        request: &mut McpRequest<'_>,
-        caller: &Caller,
-        headers: &McpHeaders<'_>,
-        incoming: &Incoming<'_>,
-        reply: &Reply<'_>,
-    ) -> Response<Body> {
-        let call = match modern_decode::decode(headers, incoming, self.options.uris_per_stream) {
-            Ok(ModernMessage::Call(call)) => call,
-            Ok(ModernMessage::Notification) => return accepted(),
-            Err(error) => {
-                let error = error.answer(request.request_id());
-                return reply.error(request, &error);
-            }
-        };
-        let result: Result<_, Refusal> = match &call.method {
-            ModernMethod::Listen(filter) => {
-                let listening = Box::pin(self.listen(request, caller, filter, call.id)).await;
-                return listening.unwrap_or_else(|fault| reply.fault(request, &fault));
-            }
-            _ if !admits_json(request, headers) => Err(media_type::NO_JSON.into()),
-            ModernMethod::Discover => Box::pin(self.discover(caller)).await.map_err(Refusal::from),
-            ModernMethod::GetPrompt(prompt) => {
-                let answered = self.call_handler.handle_prompt(caller, prompt, &request.work).await;
-                answered.map(|(result, outcome)| {
-                    request.context.event.outcome = outcome;
-                    result
-                })
-            }
-            ModernMethod::Call(call) => {
-                let dialect = self.call_handler.modern();
-                self.call_handler.handle(caller, call, dialect, &request.work).await
-            }
-        };
-        match result {
-            Ok(result) => json_response(result_pieces(call.id, result)),
-            Err(refusal) => reply.refused(request, refusal),
-        }
-    }
-
-    async fn discover(&self, caller: &Caller) -> Result<Bytes, Fault> {
-        let view = self.catalog.view_of_part(caller, || Some(AgentPart::Description)).await?;
-        let mut out = Vec::new();
-        modern_encode::discover(&mut out, envelope(caller, view.snapshot(), self.call_handler.ttl))?;
-        Ok(out.into())
-    }
-
-    async fn legacy(
+    async fn answer_body(
         &self,
         request: &mut McpRequest<'_>,
         legacy: LegacyContext<'_>,
@@ -179,7 +66,7 @@ impl Endpoint {
         reply: &Reply<'_>,
     ) -> Response<Body> {
         match incoming {
-            Incoming::Message(message) => match legacy_decode::decode(message) {
+            Incoming::Message(message) => match decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
                 Ok(LegacyMessage::Call(LegacyCall { id, method: LegacyMethod::Initialize(asked) })) => {
                     let client = request.client();
@@ -192,7 +79,7 @@ impl Endpoint {
                 },
                 Err(fault) => reply.fault(request, &fault),
             },
-            Incoming::Batch(members) => match legacy_decode::batch(members, legacy.version) {
+            Incoming::Batch(members) => match batch(members, legacy.version) {
                 Ok(messages) => Box::pin(self.batch(request, legacy, messages, reply)).await,
                 Err(fault) => reply.fault(request, &fault),
             },
@@ -220,7 +107,7 @@ impl Endpoint {
         self.feed.wait_for_acks_of_streamed_scope(Scope::from(caller.agent), session.since()).await;
         request.opened(session.id().uid(), asked.version, &asked.client);
         let mut result = Vec::new();
-        legacy::encode::initialize(&mut result, asked.version, &view.snapshot().description)?;
+        encode::initialize(&mut result, asked.version, &view.snapshot().description)?;
         let mut response = json_response(result_pieces(id, result.into()));
         let mut header = HeaderValue::try_from(session.id().reveal())
             .map_err(|_| Fault::Internal("session id is not a header value".to_owned()))?;
@@ -236,12 +123,12 @@ impl Endpoint {
         work: &WorkInProgress<'_>,
     ) -> Result<Bytes, Refusal> {
         match &call.method {
-            LegacyMethod::Ping => Ok(Bytes::from_static(legacy::encode::EMPTY)),
+            LegacyMethod::Ping => Ok(Bytes::from_static(encode::EMPTY)),
             LegacyMethod::InSession(method, call) => {
                 let session = legacy.session.ok_or(Fault::SessionRequired(method.name()))?;
                 Box::pin(self.call_session(legacy.caller, session, call.clone()?)).await
             }
-            LegacyMethod::Initialize(_) => Err(legacy_decode::initialize_in_batch().into()),
+            LegacyMethod::Initialize(_) => Err(initialize_in_batch().into()),
             LegacyMethod::Call(call) => {
                 let dialect = Dialect::Legacy(legacy.version);
                 self.call_handler.handle(legacy.caller, call, dialect, work).await
@@ -266,7 +153,7 @@ impl Endpoint {
             SessionCall::Unsubscribe(uri) => self.sessions.unsubscribe(session, &uri).await?,
             SessionCall::SetLevel(level) => self.sessions.set_level(session, level).await?,
         }
-        Ok(Bytes::from_static(legacy::encode::EMPTY))
+        Ok(Bytes::from_static(encode::EMPTY))
     }
 
     async fn batch(
@@ -285,7 +172,7 @@ impl Endpoint {
                         Message::Request(request) => Some(request.id),
                         Message::Notification { .. } | Message::Response => None,
                     };
-                    match legacy_decode::decode(message) {
+                    match decode(message) {
                         Ok(LegacyMessage::Unanswered) => {
                             request.answered(Some(message), (Outcome::Ok, None), 0);
                             continue;
@@ -318,23 +205,147 @@ impl Endpoint {
     }
 }
 
-/// Whether the client accepts JSON.
-fn admits_json(request: &McpRequest<'_>, headers: &McpHeaders<'_>) -> bool {
-    headers.accepts_usual || media_type::admits_json(&request.parts.headers)
-}
-
-/// The revision that a request names or, without a session, is assumed to be in.
-fn named_or(named: Option<ProtocolVersion>, era: RequestEra) -> Option<ProtocolVersion> {
-    match era {
-        RequestEra::Legacy(VersionSource::Sessionless(version)) => Some(version),
-        _ => named,
-    }
-}
-
 /// The caller of a legacy request, its revision, and its session, if it has one.
 #[derive(Clone, Copy)]
 struct LegacyContext<'a> {
     caller: &'a Caller,
     version: ProtocolVersion,
     session: Option<&'a Session>,
+}
+
+/// A message of this era.
+#[derive(Debug)]
+pub enum LegacyMessage<'a> {
+    /// A request, to be answered.
+    Call(LegacyCall<'a>),
+    /// A notification, such as `notifications/cancelled`, or a response, to be accepted and ignored.
+    Unanswered,
+}
+
+/// A request.
+#[derive(Debug)]
+pub struct LegacyCall<'a> {
+    /// What the answer refers to.
+    pub id: RequestId<'a>,
+    /// The request.
+    pub method: LegacyMethod<'a>,
+}
+
+/// A legacy request.
+#[derive(Debug)]
+pub enum LegacyMethod<'a> {
+    /// `initialize`.
+    Initialize(Initialize<'a>),
+    /// `ping`.
+    Ping,
+    /// A method that is [`Fault::SessionRequired`] without a session, with any parameters.
+    InSession(Method, Result<SessionCall, Fault>),
+    /// What both eras have.
+    Call(Call<'a>),
+}
+
+/// A request in a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionCall {
+    /// `resources/subscribe`.
+    Subscribe(ResourceUri),
+    /// `resources/unsubscribe`.
+    Unsubscribe(ResourceUri),
+    /// `logging/setLevel`.
+    SetLevel(LogLevel),
+}
+
+/// The parameters of `initialize`.
+#[derive(Debug)]
+pub struct Initialize<'a> {
+    /// The negotiated revision: the requested one if it is served and of this era.
+    pub version: ProtocolVersion,
+    /// What the client is capable of, as sent.
+    pub capabilities: &'a RawValue,
+    /// The name and version that the client sends.
+    pub client: ClientInfo<'a>,
+}
+
+/// Reads a message.
+///
+/// # Errors
+/// [`Fault::MethodNotFound`] and [`Fault::InvalidParams`].
+pub fn decode<'a>(message: &Message<'a>) -> Result<LegacyMessage<'a>, Fault> {
+    match message {
+        Message::Request(request) => {
+            Ok(LegacyMessage::Call(LegacyCall { id: request.id, method: method(request)? }))
+        }
+        Message::Notification { .. } | Message::Response => Ok(LegacyMessage::Unanswered),
+    }
+}
+
+/// Decodes the messages of a batch. Each is refused or answered separately.
+///
+/// # Errors
+/// [`Fault::InvalidRequest`] for the whole batch, if the revision has no batches or a message in it is `initialize`.
+pub fn batch<'a>(
+    members: &[&'a RawValue],
+    version: ProtocolVersion,
+) -> Result<Vec<Result<Message<'a>, Rejected<'a>>>, Fault> {
+    if !version.knows_batches() {
+        return Err(Fault::InvalidRequest("this revision has no batches".into()));
+    }
+    let messages: Vec<_> = members.iter().map(|raw| message(raw.get())).collect();
+    let initialize = MethodName::Known(Method::Initialize);
+    let opens =
+        |message: &_| matches!(message, Ok(Message::Request(request)) if request.method == initialize);
+    if messages.iter().any(opens) {
+        return Err(initialize_in_batch());
+    }
+    Ok(messages)
+}
+
+/// Why a batch with `initialize` in it is refused.
+pub fn initialize_in_batch() -> Fault {
+    Fault::InvalidRequest("initialize must not be part of a batch".into())
+}
+
+fn method<'a>(request: &Request<'a>) -> Result<LegacyMethod<'a>, Fault> {
+    let params = &request.params;
+    match request.method.in_era(Era::Legacy)? {
+        Method::Initialize => initialize(params).map(LegacyMethod::Initialize),
+        Method::Ping => params.check_shape().map(|()| LegacyMethod::Ping),
+        method if method.needs_session() => Ok(LegacyMethod::InSession(method, in_session(method, params))),
+        method => call::decode(method, params).map(LegacyMethod::Call),
+    }
+}
+
+fn in_session(method: Method, params: &Params<'_>) -> Result<SessionCall, Fault> {
+    params.check_shape()?;
+    match method {
+        Method::Subscribe => uri(params).map(SessionCall::Subscribe),
+        Method::Unsubscribe => uri(params).map(SessionCall::Unsubscribe),
+        Method::SetLevel => level(params).map(SessionCall::SetLevel),
+        _ => Err(Fault::MethodNotFound(method.name().to_owned())),
+    }
+}
+
+fn initialize<'a>(params: &Params<'a>) -> Result<Initialize<'a>, Fault> {
+    params.check_shape()?;
+    let version = negotiate(&params.required_string("protocolVersion")?);
+    let capabilities = params.required_object("capabilities")?;
+    let client = ClientInfo::read(params.required_object("clientInfo")?).ok_or_else(|| {
+        Fault::invalid_params("params.clientInfo must have a name and a version, both strings")
+    })?;
+    Ok(Initialize { version, capabilities, client })
+}
+
+fn level(params: &Params<'_>) -> Result<LogLevel, Fault> {
+    let wrong = || {
+        Fault::invalid_params(
+            "params.level must be debug, info, notice, warning, error, critical, alert or emergency",
+        )
+    };
+    LogLevel::parse(&params.required_string("level")?).ok_or_else(wrong)
+}
+
+fn negotiate(asked_for: &str) -> ProtocolVersion {
+    ProtocolVersion::parse(asked_for)
+        .filter(|version| version.era() == Era::Legacy)
+        .unwrap_or(ProtocolVersion::NEWEST_LEGACY)
 }

@@ -1,20 +1,82 @@
-//! Decodes the headers and body of a modern request, and checks its rules in their specified order.
+//! Answers modern requests: decodes their headers and body, and checks the rules of the era in their specified order.
 
 use std::borrow::Cow;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::Response;
 
-use super::ModernError;
 use super::listen::Filter;
 use super::prompt::PromptRequest;
+use super::{ModernError, encode};
+use crate::catalog::snapshot::AgentPart;
+use crate::http::body::{Body, json_response};
+use crate::http::media_type;
+use crate::identity::grant::Caller;
 use crate::mcp::call::{self, Call};
-use crate::mcp::era::{Field, McpHeaders};
-use crate::mcp::version::ProtocolVersion;
+use crate::mcp::call_handler::envelope;
+use crate::mcp::endpoint::Endpoint;
+use crate::mcp::post::admits_json;
+use crate::mcp::refusal::Refusal;
+use crate::mcp::reply::{Reply, accepted};
+use crate::mcp::request::McpRequest;
+use crate::mcp::version::{Field, McpHeaders, ProtocolVersion};
 use crate::mcp::wire::members::{META_CLIENT_CAPABILITIES, META_PROTOCOL_VERSION, Members, text_of};
-use crate::mcp::wire::{Incoming, Message, Request, RequestId};
+use crate::mcp::wire::{Incoming, Message, Request, RequestId, result_pieces};
 use crate::model::fault::{Fault, shortened};
 use crate::model::method::{Era, Method};
+
+impl Endpoint {
+    /// Answers a body of this era.
+    pub(in crate::mcp) async fn answer_modern(
+        &self,
+        request: &mut McpRequest<'_>,
+        caller: &Caller,
+        headers: &McpHeaders<'_>,
+        incoming: &Incoming<'_>,
+        reply: &Reply<'_>,
+    ) -> Response<Body> {
+        let call = match decode(headers, incoming, self.options.uris_per_stream) {
+            Ok(ModernMessage::Call(call)) => call,
+            Ok(ModernMessage::Notification) => return accepted(),
+            Err(error) => {
+                let error = error.answer(request.request_id());
+                return reply.error(request, &error);
+            }
+        };
+        let result: Result<_, Refusal> = match &call.method {
+            ModernMethod::Listen(filter) => {
+                let listening = Box::pin(self.listen(request, caller, filter, call.id)).await;
+                return listening.unwrap_or_else(|fault| reply.fault(request, &fault));
+            }
+            _ if !admits_json(request, headers) => Err(media_type::NO_JSON.into()),
+            ModernMethod::Discover => Box::pin(self.discover(caller)).await.map_err(Refusal::from),
+            ModernMethod::GetPrompt(prompt) => {
+                let answered = self.call_handler.handle_prompt(caller, prompt, &request.work).await;
+                answered.map(|(result, outcome)| {
+                    request.context.event.outcome = outcome;
+                    result
+                })
+            }
+            ModernMethod::Call(call) => {
+                let dialect = self.call_handler.modern();
+                self.call_handler.handle(caller, call, dialect, &request.work).await
+            }
+        };
+        match result {
+            Ok(result) => json_response(result_pieces(call.id, result)),
+            Err(refusal) => reply.refused(request, refusal),
+        }
+    }
+
+    async fn discover(&self, caller: &Caller) -> Result<Bytes, Fault> {
+        let view = self.catalog.view_of_part(caller, || Some(AgentPart::Description)).await?;
+        let mut out = Vec::new();
+        encode::discover(&mut out, envelope(caller, view.snapshot(), self.call_handler.ttl))?;
+        Ok(out.into())
+    }
+}
 
 /// A body of this era.
 #[derive(Debug)]
