@@ -71,7 +71,7 @@ impl AuditRecorder {
     /// # Errors
     /// [`Fault::Unavailable`] if responses wait for their row (`sync`) and no more rows can be queued or made
     /// durable.
-    pub fn admit(&self) -> Result<(), Fault> {
+    pub fn check_available(&self) -> Result<(), Fault> {
         let refuses = self.is_waited_for() && !self.queue.is_open();
         if refuses { Err(Fault::BUSY) } else { Ok(()) }
     }

@@ -55,7 +55,7 @@ impl Catalog {
         caller: &Caller,
         part: impl FnOnce() -> Option<AgentPart>,
     ) -> Result<View, Fault> {
-        let known = caller.remembered.as_ref();
+        let known = caller.handles.as_ref();
         let fresh = known.and_then(|known| self.agents.find_by(&known.agent_cell, AgentCell::fresh));
         let snapshot = if let Some(fresh) = fresh {
             fresh

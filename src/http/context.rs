@@ -390,8 +390,8 @@ pub fn micros(took: Duration) -> u64 {
 
 impl<'a> From<&'a Caller> for RateLimitSubject<'a> {
     fn from(caller: &'a Caller) -> Self {
-        let Caller { tenant, agent, limits, is_own, remembered, .. } = caller;
-        let (credential, limiters) = (caller.credential(), remembered.as_ref().map(|known| &known.limiters));
+        let Caller { tenant, agent, limits, is_own, handles, .. } = caller;
+        let (credential, limiters) = (caller.credential(), handles.as_ref().map(|handles| &handles.limiters));
         Self { credential, tenant: *tenant, agent: *agent, limits, is_own: *is_own, limiters }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Identity;
-use super::grant::{Caller, CredentialProof, Grant, PresentedCredential, Remembered, credential_of};
+use super::grant::{Caller, CallerHandles, CredentialProof, Grant, PresentedCredential, credential_of};
 use super::tenant_access::TenantAccess;
 use crate::model::agent::{Access, AgentAccess};
 use crate::model::caller::{Credential, KeyScope, Payer};
@@ -186,8 +186,8 @@ impl Identity {
         let access = self.memory.tenant(owner).get(|facts| facts.agent(agent))?;
         let grant = Some(grant);
         let access = decide(credential_of(grant.as_ref()), Some(access)).ok()?;
-        let remembered = Some(Remembered::new(access.agent));
-        Some(Caller { remembered, ..Caller::new(grant, access) })
+        let handles = Some(CallerHandles::new(access.agent));
+        Some(Caller { handles, ..Caller::new(grant, access) })
     }
 }
 

@@ -54,7 +54,7 @@ impl Identity {
         if key.expires_at.is_some_and(|end| end <= self.now()) {
             return refused(AccessRule::Expired);
         }
-        if client.is_some_and(|client| !key.networks.admit(client)) {
+        if client.is_some_and(|client| !key.networks.allow(client)) {
             return refused(AccessRule::Network);
         }
         let credential = credential(key);

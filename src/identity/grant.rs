@@ -141,8 +141,8 @@ impl From<&Grant> for Actor {
 pub struct Caller {
     /// What its credential grants; `None` without a credential, at a public agent.
     pub grant: Option<Arc<Grant>>,
-    /// What its requests use, if it is remembered for further requests.
-    pub remembered: Option<Remembered>,
+    /// Where its requests find what they use; `None` if it is not cached.
+    pub handles: Option<CallerHandles>,
     /// The agent's tenant.
     pub tenant: TenantId,
     /// The agent.
@@ -159,16 +159,16 @@ pub struct Caller {
     pub is_own: bool,
 }
 
-/// What the requests of a caller use and would look up, remembered when it is found first.
+/// What the requests of a cached caller use, and would look up: the first of them finds it.
 #[derive(Debug)]
-pub struct Remembered {
+pub struct CallerHandles {
     /// The cell with the agent's snapshot.
     pub agent_cell: CellHandle,
     /// The limiters that the requests are charged to.
     pub limiters: CallerLimiters,
 }
 
-impl Remembered {
+impl CallerHandles {
     /// The most memory that its weak references keep allocated after what they refer to is dropped.
     pub(super) const MOST_RETAINED: usize =
         CallerLimiters::MOST_RETAINED + behind_arc(CellHandle::MOST_RETAINED);
@@ -186,12 +186,12 @@ impl Remembered {
 /// A clone has no handles, whose memory is charged to the cached decision: its requests look up what they use.
 impl Clone for Caller {
     fn clone(&self) -> Self {
-        let Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, remembered: _ } =
+        let Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, handles: _ } =
             self;
         let (grant, limits) = (grant.clone(), Arc::clone(limits));
         let (tenant, agent, public, only_resources) = (*tenant, *agent, *public, *only_resources);
         let (has_quota, is_own) = (*has_quota, *is_own);
-        Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, remembered: None }
+        Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, handles: None }
     }
 }
 
@@ -203,17 +203,17 @@ impl Caller {
             credential_of(grant.as_ref()).is_some_and(|credential| credential.reaches(tenant, agent));
         let has_quota = limits.agent.has_quota() || limits.tenant.has_quota();
         let public = access == Access::Public;
-        Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, remembered: None }
+        Self { grant, tenant, agent, public, only_resources, limits, has_quota, is_own, handles: None }
     }
 
     /// Whether it has to be decided on again, to find what its requests use.
     pub(super) fn is_outdated(&self) -> bool {
-        self.remembered.as_ref().is_some_and(Remembered::is_outdated)
+        self.handles.as_ref().is_some_and(CallerHandles::is_outdated)
     }
 
     /// Loads the memory of what its requests use, all of it at once: one after the other, the processor would wait for each.
     pub(super) fn touch(&self) {
-        let known = self.remembered.as_ref().map(|known| (known.agent_cell.touch(), known.limiters.touch()));
+        let known = self.handles.as_ref().map(|known| (known.agent_cell.touch(), known.limiters.touch()));
         std::hint::black_box((self.grant.as_deref().map(Grant::touch), known));
     }
 
@@ -325,14 +325,14 @@ impl Identity {
         let tenant = decision.caller.credential().map(|credential| credential.tenant);
         let slug = SmolStr::from(slug);
         let on_heap = if slug.is_heap_allocated() { behind_arc(slug.len()) } else { 0 };
-        let heap = on_heap + behind_arc(size_of::<Caller>()) + Remembered::MOST_RETAINED;
+        let heap = on_heap + behind_arc(size_of::<Caller>()) + CallerHandles::MOST_RETAINED;
         self.memory.decisions.insert(DecisionKey { key, slug }, decision, tenant, heap);
     }
 
     /// Checks the expiry and the networks of a known key, and records the use.
     pub(super) fn check_use(&self, grant: &Grant, client: ClientAddress) -> Result<(), Fault> {
         let now = self.check_expiry(grant)?;
-        if grant.networks().is_some_and(|networks| !networks.admit(client)) {
+        if grant.networks().is_some_and(|networks| !networks.allow(client)) {
             return Err(Fault::Unauthenticated);
         }
         if grant.note_use(now) {

@@ -10,7 +10,7 @@ use super::endpoint::Endpoint;
 use super::reply::{Reply, fail, refuse, refuse_read};
 use super::request::{McpRequest, calls_of, label_of};
 use super::version::{McpHeaders, ProtocolVersion, RequestEra, VersionSource};
-use super::wire::{Incoming, Rejected, parse};
+use super::wire::{MessageBody, Rejected, parse};
 use crate::http::body::{self, Body, Received};
 use crate::http::credential::Presented;
 use crate::http::media_type;
@@ -153,7 +153,7 @@ impl Endpoint {
     /// The caller, if it may use the agent. An invalid credential is charged to its address.
     pub(super) async fn admit(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         request.admitted.clone()?;
-        self.recorder.audit().admit()?;
+        self.recorder.audit().check_available()?;
         let admitted = traced("access", Kind::Internal, pin!(self.identify(request))).await;
         if let Err(fault) = &admitted
             && (fault.outcome() == Outcome::Unauthenticated || *fault == Fault::Forbidden)
@@ -222,7 +222,7 @@ impl Endpoint {
             request.read(incoming, named_or(version, era));
         }
         let charged = self.charge(request, caller, admission, (era.era(), &incoming)).await;
-        let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
+        let id = incoming.as_ref().map_or_else(|rejected| rejected.id, MessageBody::id);
         let version = match (&incoming, &charged, era) {
             // A body that cannot be read is answered in the revision of its session.
             (Err(_), Ok(()), RequestEra::Legacy(VersionSource::Session)) => {
@@ -260,7 +260,7 @@ impl Endpoint {
         request: &mut McpRequest<'_>,
         caller: &Caller,
         admission: &Admission<'_>,
-        (era, incoming): (Era, &Result<Incoming<'_>, Rejected<'_>>),
+        (era, incoming): (Era, &Result<MessageBody<'_>, Rejected<'_>>),
     ) -> Result<(), Fault> {
         request.rate_limit = admission.charge(self.options.costs.of(era, incoming))?;
         if let Ok(incoming) = incoming {

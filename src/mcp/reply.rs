@@ -10,7 +10,7 @@ use super::modern::error::ModernError;
 use super::refusal::Refusal;
 use super::request::{McpRequest, label_of};
 use super::version::{McpHeaders, ProtocolVersion, RequestEra};
-use super::wire::{Incoming, Rejected, RequestId, error_message, parse, result_pieces};
+use super::wire::{MessageBody, Rejected, RequestId, error_message, parse, result_pieces};
 use crate::http::body::{Body, json_response};
 use crate::http::{problem, refusals};
 use crate::model::fault::Fault;
@@ -40,10 +40,10 @@ impl<'a> Reply<'a> {
         reply
     }
 
-    fn read(headers: &McpHeaders<'_>, body: &'a [u8]) -> (Self, Result<Incoming<'a>, Rejected<'a>>) {
+    fn read(headers: &McpHeaders<'_>, body: &'a [u8]) -> (Self, Result<MessageBody<'a>, Rejected<'a>>) {
         let incoming = parse(body);
         let (era, version) = (RequestEra::decide(headers, &incoming), headers.named_version(&incoming));
-        let id = incoming.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
+        let id = incoming.as_ref().map_or_else(|rejected| rejected.id, MessageBody::id);
         (Self { era, version, id }, incoming)
     }
 

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::tools;
 use super::version::{McpHeaders, ProtocolVersion};
 use super::wire::members::{META_CLIENT_INFO, META_TRACEPARENT, Members, text_of};
-use super::wire::{Incoming, Message, MethodName, Rejected, Request, message};
+use super::wire::{Message, MessageBody, MethodName, Rejected, Request, message};
 use crate::catalog::read::SourceUse;
 use crate::config::Costs;
 use crate::http::context::{BatchMessage, HiddenCheck, MethodLabel, RequestContext};
@@ -155,10 +155,10 @@ impl<'a> McpRequest<'a> {
     }
 
     /// Records the method, subject and client of a message, as far as the message contains them.
-    pub(super) fn read(&mut self, incoming: &Incoming<'_>, version: Option<ProtocolVersion>) {
+    pub(super) fn read(&mut self, incoming: &MessageBody<'_>, version: Option<ProtocolVersion>) {
         let event = &mut self.context.event;
         event.protocol = version.map(ProtocolVersion::as_str);
-        let Incoming::Message(message) = incoming else { return };
+        let MessageBody::Message(message) = incoming else { return };
         (event.method, event.subject) = asked(message);
         let Message::Request(request) = message else {
             event.client_name = None;
@@ -264,11 +264,11 @@ impl<'a> ClientInfo<'a> {
 }
 
 /// The label of a body in metrics.
-pub(super) fn label_of(incoming: Result<&Incoming<'_>, &Rejected<'_>>) -> MethodLabel {
+pub(super) fn label_of(incoming: Result<&MessageBody<'_>, &Rejected<'_>>) -> MethodLabel {
     match incoming {
-        Ok(Incoming::Message(Message::Request(request))) => request.method.known().into(),
-        Ok(Incoming::Batch(_)) => MethodLabel::Batch,
-        Ok(Incoming::Message(_)) | Err(_) => MethodLabel::Other,
+        Ok(MessageBody::Message(Message::Request(request))) => request.method.known().into(),
+        Ok(MessageBody::Batch(_)) => MethodLabel::Batch,
+        Ok(MessageBody::Message(_)) | Err(_) => MethodLabel::Other,
     }
 }
 
@@ -299,18 +299,18 @@ impl RequestCosts {
     }
 
     /// The cost of a body, by its era and its methods alone; of a batch, the sum of its members, unless its era has none.
-    pub(super) fn of(&self, era: Era, incoming: &Result<Incoming<'_>, Rejected<'_>>) -> u32 {
+    pub(super) fn of(&self, era: Era, incoming: &Result<MessageBody<'_>, Rejected<'_>>) -> u32 {
         let cost = |message: &Message<'_>| match message {
             Message::Request(request) => self.of_class(class_of(request, era)),
             Message::Notification { .. } | Message::Response => self.other(),
         };
         match incoming {
-            Ok(Incoming::Message(message)) => cost(message),
-            Ok(Incoming::Batch(members)) if era == Era::Legacy => members
+            Ok(MessageBody::Message(message)) => cost(message),
+            Ok(MessageBody::Batch(members)) if era == Era::Legacy => members
                 .iter()
                 .map(|member| message(member.get()).map_or(self.other(), |message| cost(&message)))
                 .sum(),
-            Ok(Incoming::Batch(_)) | Err(_) => self.other(),
+            Ok(MessageBody::Batch(_)) | Err(_) => self.other(),
         }
     }
 }
@@ -325,14 +325,14 @@ fn class_of(request: &Request<'_>, era: Era) -> CostClass {
 }
 
 /// The number of requests in a body. Notifications, responses and discovery do not count.
-pub(super) fn calls_of(era: Era, incoming: &Incoming<'_>) -> u32 {
+pub(super) fn calls_of(era: Era, incoming: &MessageBody<'_>) -> u32 {
     let one = |message: &Message<'_>| match message {
         Message::Request(request) => u32::from(class_of(request, era).takes_quota()),
         Message::Notification { .. } | Message::Response => 0,
     };
     match incoming {
-        Incoming::Message(message) => one(message),
-        Incoming::Batch(members) => {
+        MessageBody::Message(message) => one(message),
+        MessageBody::Batch(members) => {
             members.iter().map(|member| message(member.get()).map_or(1, |message| one(&message))).sum()
         }
     }

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 
 use super::version::McpHeaders;
-use super::wire::{Incoming, Message, Request, parse};
+use super::wire::{Message, MessageBody, Request, parse};
 use super::{legacy, modern};
 use crate::model::fault::Fault;
 use crate::model::method::{Era, Method};
@@ -49,7 +49,7 @@ fn fault(method: &str, era: Era) -> Option<Fault> {
             }
         }
         Era::Legacy => {
-            let Incoming::Message(message) = &incoming else { panic!("{body}") };
+            let MessageBody::Message(message) = &incoming else { panic!("{body}") };
             match legacy::dispatch::decode(message) {
                 Ok(legacy::dispatch::LegacyMessage::Unanswered) => panic!("{body}"),
                 Ok(legacy::dispatch::LegacyMessage::Call(_)) => None,
@@ -83,7 +83,7 @@ fn the_method_is_looked_up_when_the_message_is_read() {
     let read = |method: &str| {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}"}}"#);
         match parse(body.as_bytes()) {
-            Ok(Incoming::Message(Message::Request(Request { method, .. }))) => method.known(),
+            Ok(MessageBody::Message(Message::Request(Request { method, .. }))) => method.known(),
             _ => None,
         }
     };

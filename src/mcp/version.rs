@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::wire::{Incoming, Message, MethodName, Rejected};
+use super::wire::{Message, MessageBody, MethodName, Rejected};
 use crate::model::fault::shortened;
 use crate::model::method::{Era, Method};
 
@@ -309,7 +309,7 @@ impl<'a> McpHeaders<'a> {
 
     /// The revision of an error without better knowledge: that of the header; without a header the modern one if the body
     /// declares a version.
-    pub fn named_version(&self, body: &Result<Incoming<'_>, Rejected<'_>>) -> Option<ProtocolVersion> {
+    pub fn named_version(&self, body: &Result<MessageBody<'_>, Rejected<'_>>) -> Option<ProtocolVersion> {
         match self.protocol_version.value() {
             Some(version) => ProtocolVersion::parse(version),
             None => declares_version(body).then_some(ProtocolVersion::V2026_07_28),
@@ -367,7 +367,7 @@ pub enum RequestEra {
 impl RequestEra {
     /// Decides by the version header and the parsed body. `Mcp-Method` and `Mcp-Name` have no influence, nor has the session
     /// on a modern request.
-    pub fn decide(headers: &McpHeaders<'_>, body: &Result<Incoming<'_>, Rejected<'_>>) -> Self {
+    pub fn decide(headers: &McpHeaders<'_>, body: &Result<MessageBody<'_>, Rejected<'_>>) -> Self {
         let version = headers.protocol_version.value().and_then(ProtocolVersion::parse);
         let legacy = version.filter(|version| version.era() == Era::Legacy);
         if declares_version(body) || headers.are_modern() {
@@ -401,15 +401,15 @@ pub enum VersionSource {
     Sessionless(ProtocolVersion),
 }
 
-fn declares_version(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
+fn declares_version(body: &Result<MessageBody<'_>, Rejected<'_>>) -> bool {
     match body {
         Ok(incoming) => incoming.declares_version(),
         Err(rejected) => rejected.declares_version,
     }
 }
 
-fn opens_session(body: &Result<Incoming<'_>, Rejected<'_>>) -> bool {
-    let Ok(Incoming::Message(Message::Request(request))) = body else { return false };
+fn opens_session(body: &Result<MessageBody<'_>, Rejected<'_>>) -> bool {
+    let Ok(MessageBody::Message(Message::Request(request))) = body else { return false };
     request.method == MethodName::Known(Method::Initialize)
 }
 

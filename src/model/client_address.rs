@@ -131,7 +131,7 @@ impl Networks {
     }
 
     /// Whether a client with this address may use the key. An unknown address is in no network.
-    pub fn admit(&self, client: ClientAddress) -> bool {
+    pub fn allow(&self, client: ClientAddress) -> bool {
         let inside = |client: IpAddr| self.0.iter().any(|network| network.contains(&client));
         self.0.is_empty() || client.known().is_some_and(|client| inside(client.to_canonical()))
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn key_is_usable_from_its_networks_only() {
         let admits = |networks: &[&str], client: &str| {
-            Networks::parse(networks.iter().copied()).unwrap().admit(client.parse::<IpAddr>().unwrap().into())
+            Networks::parse(networks.iter().copied()).unwrap().allow(client.parse::<IpAddr>().unwrap().into())
         };
         assert!(admits(&[], "192.0.2.1") && admits(&[], "2001:db8::1"));
         assert!(admits(&["10.0.0.0/8"], "10.255.0.1") && admits(&["10.0.0.0/8"], "::ffff:10.0.0.1"));
@@ -230,8 +230,8 @@ mod tests {
     fn unknown_client_is_in_no_network() {
         let unknown = ClientAddress::Unknown { proxy: "127.0.0.1".parse().unwrap() };
         for networks in [&["127.0.0.1/32"][..], &["0.0.0.0/0", "::/0"]] {
-            assert!(!Networks::parse(networks.iter().copied()).unwrap().admit(unknown));
+            assert!(!Networks::parse(networks.iter().copied()).unwrap().allow(unknown));
         }
-        assert!(Networks::default().admit(unknown), "a key without networks may be used from anywhere");
+        assert!(Networks::default().allow(unknown), "a key without networks may be used from anywhere");
     }
 }

@@ -18,7 +18,7 @@ use crate::mcp::reply::{Reply, accepted};
 use crate::mcp::request::{ClientInfo, McpRequest, WorkInProgress};
 use crate::mcp::version::{McpHeaders, ProtocolVersion, VersionSource};
 use crate::mcp::wire::{
-    BatchAnswers, Incoming, Message, MethodName, Params, Rejected, Request, RequestId, error_message,
+    BatchAnswers, Message, MessageBody, MethodName, Params, Rejected, Request, RequestId, error_message,
     message, result_pieces,
 };
 use crate::model::audit::event::Outcome;
@@ -38,7 +38,7 @@ impl Endpoint {
         &self,
         request: &mut McpRequest<'_>,
         (caller, headers, source): (&Caller, &McpHeaders<'_>, VersionSource),
-        incoming: &Incoming<'_>,
+        incoming: &MessageBody<'_>,
         reply: Reply<'_>,
     ) -> Response<Body> {
         let (version, session) = match source {
@@ -62,11 +62,11 @@ impl Endpoint {
         &self,
         request: &mut McpRequest<'_>,
         legacy: LegacyContext<'_>,
-        incoming: &Incoming<'_>,
+        incoming: &MessageBody<'_>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
         match incoming {
-            Incoming::Message(message) => match decode(message) {
+            MessageBody::Message(message) => match decode(message) {
                 Ok(LegacyMessage::Unanswered) => accepted(),
                 Ok(LegacyMessage::Call(LegacyCall { id, method: LegacyMethod::Initialize(asked) })) => {
                     let client = request.client();
@@ -79,7 +79,7 @@ impl Endpoint {
                 },
                 Err(fault) => reply.fault(request, &fault),
             },
-            Incoming::Batch(members) => match batch(members, legacy.version) {
+            MessageBody::Batch(members) => match batch(members, legacy.version) {
                 Ok(messages) => Box::pin(self.batch(request, legacy, messages, reply)).await,
                 Err(fault) => reply.fault(request, &fault),
             },

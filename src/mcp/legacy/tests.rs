@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::dispatch::{LegacyMessage, LegacyMethod, batch, decode};
 use crate::mcp::version::ProtocolVersion;
-use crate::mcp::wire::{Incoming, Message, Rejected, parse};
+use crate::mcp::wire::{Message, MessageBody, Rejected, parse};
 use crate::model::fault::Fault;
 
 fn message(body: &str) -> Message<'_> {
     match parse(body.as_bytes()) {
-        Ok(Incoming::Message(message)) => message,
+        Ok(MessageBody::Message(message)) => message,
         other => panic!("{other:?}"),
     }
 }
@@ -209,7 +209,7 @@ fn notifications_and_responses_are_taken_without_an_answer() {
 
 /// What a batch is read as: each message's id or fault, or the fault of all of it.
 fn read_batch(body: &str, version: ProtocolVersion) -> Result<Vec<String>, Fault> {
-    let Ok(Incoming::Batch(members)) = parse(body.as_bytes()) else { panic!("{body}") };
+    let Ok(MessageBody::Batch(members)) = parse(body.as_bytes()) else { panic!("{body}") };
     let one = |message: &Result<Message<'_>, Rejected<'_>>| match message {
         Ok(Message::Request(request)) => request.id.as_json().to_owned(),
         Ok(_) => "unanswered".to_owned(),

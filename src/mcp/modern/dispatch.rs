@@ -23,7 +23,7 @@ use crate::mcp::reply::{Reply, accepted};
 use crate::mcp::request::McpRequest;
 use crate::mcp::version::{Field, McpHeaders, ProtocolVersion};
 use crate::mcp::wire::members::{META_CLIENT_CAPABILITIES, META_PROTOCOL_VERSION, Members, text_of};
-use crate::mcp::wire::{Incoming, Message, Request, RequestId, result_pieces};
+use crate::mcp::wire::{Message, MessageBody, Request, RequestId, result_pieces};
 use crate::model::fault::{Fault, shortened};
 use crate::model::method::{Era, Method};
 
@@ -34,7 +34,7 @@ impl Endpoint {
         request: &mut McpRequest<'_>,
         caller: &Caller,
         headers: &McpHeaders<'_>,
-        incoming: &Incoming<'_>,
+        incoming: &MessageBody<'_>,
         reply: &Reply<'_>,
     ) -> Response<Body> {
         let call = match decode(headers, incoming, self.options.uris_per_stream) {
@@ -115,16 +115,16 @@ pub enum ModernMethod<'a> {
 /// [`ModernError`], whose variants are the violations.
 pub fn decode<'a>(
     headers: &McpHeaders<'_>,
-    incoming: &Incoming<'a>,
+    incoming: &MessageBody<'a>,
     most_uris: usize,
 ) -> Result<ModernMessage<'a>, ModernError> {
     match incoming {
-        Incoming::Message(Message::Request(request)) => {
+        MessageBody::Message(Message::Request(request)) => {
             call(headers, request, most_uris).map(ModernMessage::Call)
         }
-        Incoming::Message(Message::Notification { .. }) => Ok(ModernMessage::Notification),
-        Incoming::Message(Message::Response) => Err(refused("this revision has no responses of clients")),
-        Incoming::Batch(_) => Err(refused("this revision has no batches")),
+        MessageBody::Message(Message::Notification { .. }) => Ok(ModernMessage::Notification),
+        MessageBody::Message(Message::Response) => Err(refused("this revision has no responses of clients")),
+        MessageBody::Batch(_) => Err(refused("this revision has no batches")),
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::dispatch::{ModernMessage, decode};
 use super::error::ModernError;
 use crate::mcp::version::McpHeaders;
-use crate::mcp::wire::{Incoming, error_message, parse};
+use crate::mcp::wire::{MessageBody, error_message, parse};
 
 const MAX_URIS: usize = 100;
 
@@ -75,7 +75,7 @@ fn answer(headers: &[(&'static str, String)], body: &str) -> String {
         })
         .collect();
     let read = parse(body.as_bytes());
-    let id = read.as_ref().map_or_else(|rejected| rejected.id, Incoming::id);
+    let id = read.as_ref().map_or_else(|rejected| rejected.id, MessageBody::id);
     let decoded = match &read {
         Ok(incoming) => decode(&McpHeaders::read(&headers), incoming, MAX_URIS),
         Err(rejected) => Err(rejected.fault.clone().into()),

@@ -132,13 +132,13 @@ fn is_shown(tool: &Tool, fault: &Fault) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{cost_of, subject_of};
-    use crate::mcp::wire::{Incoming, Message, parse};
+    use crate::mcp::wire::{Message, MessageBody, parse};
     use crate::model::method::CostClass;
 
     /// The subject of a call with these parameters, and its cost.
     fn read(params: &str) -> (Option<String>, CostClass) {
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#);
-        let Ok(Incoming::Message(Message::Request(request))) = parse(body.as_bytes()) else {
+        let Ok(MessageBody::Message(Message::Request(request))) = parse(body.as_bytes()) else {
             panic!("{params}")
         };
         (subject_of(&request.params).map(Into::into), cost_of(&request.params))

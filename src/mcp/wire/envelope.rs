@@ -22,7 +22,7 @@ pub const MAX_BATCH: usize = 50;
     clippy::large_enum_variant,
     reason = "a box would be an allocation on every request; it is never stored"
 )]
-pub enum Incoming<'a> {
+pub enum MessageBody<'a> {
     /// One message.
     Message(Message<'a>),
     /// From 1 to [`MAX_BATCH`] values, to be read by [`message`] one by one.
@@ -113,7 +113,7 @@ pub struct Rejected<'a> {
     pub declares_version: bool,
 }
 
-impl<'a> Incoming<'a> {
+impl<'a> MessageBody<'a> {
     /// The id, if the body is a single request.
     pub fn id(&self) -> Option<RequestId<'a>> {
         match self {
@@ -154,7 +154,7 @@ impl Rejected<'_> {
 ///
 /// # Errors
 /// If the body is not JSON, not a message, or nested too deeply.
-pub fn parse(body: &[u8]) -> Result<Incoming<'_>, Rejected<'_>> {
+pub fn parse(body: &[u8]) -> Result<MessageBody<'_>, Rejected<'_>> {
     let text = std::str::from_utf8(body)
         .map_err(|_| Rejected::unread(Fault::ParseError("the body is not UTF-8".into())))?;
     if is_too_deep(body) {
@@ -162,9 +162,9 @@ pub fn parse(body: &[u8]) -> Result<Incoming<'_>, Rejected<'_>> {
         return Err(Rejected { fault, id: readable_id(body), declares_version: false });
     }
     if text.trim_ascii_start().starts_with('[') {
-        batch(text).map(Incoming::Batch).map_err(Rejected::unread)
+        batch(text).map(MessageBody::Batch).map_err(Rejected::unread)
     } else {
-        message(text).map(Incoming::Message)
+        message(text).map(MessageBody::Message)
     }
 }
 

@@ -9,7 +9,7 @@ mod tests;
 
 pub use answers::{BatchAnswers, error_message};
 pub use envelope::{
-    Incoming, MAX_BATCH, Message, MethodName, Rejected, Request, RequestId, RequestIdOwned, message, parse,
-    readable_id, result_message, result_pieces,
+    MAX_BATCH, Message, MessageBody, MethodName, Rejected, Request, RequestId, RequestIdOwned, message,
+    parse, readable_id, result_message, result_pieces,
 };
 pub use members::Params;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::envelope::COPIED;
 use super::{
-    BatchAnswers, Incoming, MAX_BATCH, Message, Rejected, RequestId, error_message, parse, readable_id,
+    BatchAnswers, MAX_BATCH, Message, MessageBody, Rejected, RequestId, error_message, parse, readable_id,
     result_message,
 };
 use crate::mcp::error::RpcError;
@@ -19,12 +19,12 @@ use crate::model::audit::event::Outcome;
 fn read(body: &str) -> String {
     let id = |id: Option<RequestId<'_>>| id.map_or("-", RequestId::as_json).to_owned();
     match parse(body.as_bytes()) {
-        Ok(Incoming::Message(Message::Request(request))) => {
+        Ok(MessageBody::Message(Message::Request(request))) => {
             format!("request {} {}", request.id.as_json(), request.method.as_str())
         }
-        Ok(Incoming::Message(Message::Notification { method, .. })) => format!("notification {method}"),
-        Ok(Incoming::Message(Message::Response)) => "response".to_owned(),
-        Ok(Incoming::Batch(members)) => format!("batch of {}", members.len()),
+        Ok(MessageBody::Message(Message::Notification { method, .. })) => format!("notification {method}"),
+        Ok(MessageBody::Message(Message::Response)) => "response".to_owned(),
+        Ok(MessageBody::Batch(members)) => format!("batch of {}", members.len()),
         Err(Rejected { fault, id: readable, .. }) => format!("{} {}: {fault}", fault.name(), id(readable)),
     }
 }

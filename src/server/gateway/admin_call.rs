@@ -48,7 +48,7 @@ impl AdminCall {
     ) {
         self.context.with(|context| context.foreign_host = source.is_ok_and(|source| source.foreign_host));
         if self.is_recorded
-            && let Err(fault) = surfaces.recorder.audit().admit()
+            && let Err(fault) = surfaces.recorder.audit().check_available()
         {
             (self.is_recorded, self.refused) = (false, Some(fault));
             return;
