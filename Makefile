@@ -94,7 +94,7 @@ verify-metrics: prerequisites ## Scrape two replicas behind nginx under load; ch
 # Needs valgrind. READ_FILES names another bound: lower it when a read passes fewer files.
 verify-read-path: prerequisites ## Count the source files that a warm read passes, and fail if they are more than before
 	cargo build --locked --workspace --bin waggle --examples
-	@scripts/files-of-a-read --max $(or $(READ_FILES),35)
+	@scripts/files-of-a-read --max $(or $(READ_FILES),31)
 
 dashboards: prerequisites ## Draw the dashboards in docs/images again, after a change of them or of a metric
 	cargo build --release --locked --workspace --bins
