@@ -155,6 +155,21 @@ fn every_file_has_module_docs_and_at_most_450_lines() {
 }
 
 #[test]
+fn soak_is_the_only_test_target_that_begins_with_s() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let packages = crates.chain([root.to_owned(), root.join("bench")]);
+    let entries = packages.filter_map(|package| fs::read_dir(package.join("tests")).ok()).flatten();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let targets = paths.filter(|path| path.extension().is_some() || path.join("main.rs").exists());
+    let names: BTreeSet<_> =
+        targets.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    assert!(names.contains("it") && names.contains("properties"), "{names:?}");
+    let left_out: Vec<_> = names.iter().filter(|name| name.starts_with('s')).collect();
+    assert_eq!(left_out, ["soak"], "scripts/run-tests runs the others with `--test '[!s]*'`");
+}
+
+#[test]
 fn forbidden_import_is_found_in_any_position() {
     let cases = [
         ("catalog::read", "use crate::feed::Feed;", "imports crate::feed::Feed"),
