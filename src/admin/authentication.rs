@@ -1,4 +1,4 @@
-//! From the headers of a request to its caller, charged to the rate limits.
+//! Authenticates a call by its headers, and charges it to the rate limits.
 
 use std::sync::Arc;
 

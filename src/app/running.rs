@@ -1,4 +1,4 @@
-//! The running gateway, and its shutdown.
+//! The running gateway, and its graceful shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -56,7 +56,7 @@ pub(super) fn signer(settings: &Settings) -> Result<Option<Arc<Signer>>, AppErro
 }
 
 /// The public key of the signing key. With `replace`, a new key is generated, which signs from the next start on; it is
-/// prepended to the file, and the newest of the previous keys signs it in.
+/// prepended to the file, and the newest of the previous keys signs the new one.
 ///
 /// # Errors
 /// If there is no key, or the file cannot be read or written.

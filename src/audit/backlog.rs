@@ -49,7 +49,7 @@ struct PendingStep {
 
 impl Backlog {
     /// The backlog of a process whose chain is `chain`. The chain is opened by the record in its spill file,
-    /// or without one by this.
+    /// or, without a spill file, by this backlog.
     pub(super) fn new(
         orphaned: Vec<Spill>,
         own: Option<Spill>,

@@ -1,4 +1,4 @@
-//! Counts by key of what is open or waits. A key is in memory only while something is counted for it.
+//! Counters by key, such as of open streams or of waiting requests. A key is in memory only while something is counted for it.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use dashmap::DashMap;
 #[derive(Debug)]
 pub struct KeyedCounts<K: Eq + Hash>(DashMap<K, usize>);
 
-/// One that is counted, until dropped.
+/// A counted item, no longer counted once this is dropped.
 #[derive(Debug)]
 pub struct CountGuard<K: Eq + Hash> {
     counts: Arc<KeyedCounts<K>>,

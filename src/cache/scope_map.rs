@@ -94,8 +94,8 @@ impl<C: ScopeCell> CellMap<C> {
         self.0.peek(&scope.into())
     }
 
-    /// What `find` finds in the cell of a scope. Counts as a use if it finds anything, and as a miss never: another look-up
-    /// follows.
+    /// What `find` finds in the cell of a scope. Counts as a use if it finds anything, and never as a miss, since
+    /// another look-up follows.
     pub fn find<T>(&self, scope: impl Into<Scope>, find: impl FnOnce(&C) -> Option<T>) -> Option<T> {
         self.0.try_with(&scope.into(), |cell| find(cell))
     }
@@ -147,8 +147,8 @@ impl<C: ScopeCell> CellSet for CellMap<C> {
     }
 }
 
-/// Remembers where the cell of a scope was found first, for look-ups that repeat: a table is two more places in memory for the
-/// processor to wait for, one after the other. It does not keep the cell in memory.
+/// Remembers where the cell of a scope was found first, for look-ups that repeat: one in the table costs two further memory
+/// accesses, one after the other. It does not keep the cell in memory.
 ///
 /// It does not name the type of the cell, which those who keep handles may not know.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ pub struct CellHandle {
 }
 
 impl CellHandle {
-    /// The most bytes of a cell: its memory is kept while it has a handle, without what it refers to.
+    /// The maximum size of a cell in bytes: a handle keeps the memory of the cell allocated, not what the cell refers to.
     pub const MOST_RETAINED: usize = 192;
 
     /// A handle of the cell of a scope, which is looked up first.
@@ -175,7 +175,8 @@ impl CellHandle {
         self.is_outdated.load(Ordering::Relaxed)
     }
 
-    /// Loads the memory where the cell begins. Returns what was read, so that the compiler keeps the loads.
+    /// Loads the beginning of the cell into the cache of the processor. Returns what was read, so that the compiler keeps the
+    /// loads.
     pub fn touch(&self) -> usize {
         self.cell.get().map_or(0, Weak::strong_count)
     }
@@ -250,8 +251,8 @@ impl ScopeMap {
         self.raises.fetch_add(1, Ordering::SeqCst);
         let raised = |set: &Arc<dyn CellSet>| Some((set.raise(scope, revision)?, set.decides_access()));
         let raised = self.sets.iter().find_map(raised);
-        // A scope without a cell may be that of a tenant. After the cell: a decision that is made from the old cell has the
-        // old version.
+        // A scope without a cell may be that of a tenant. Renewed after the cell was raised, so that a decision made from the
+        // old cell has the old version.
         if raised.is_none_or(|(_, decides_access)| decides_access) {
             self.renew_access_version();
         }
@@ -290,11 +291,11 @@ impl ScopeMap {
 
     /// Drops the facts that a commit in doubt changes, and does not cache them for a while.
     pub(super) fn doubt(&self, scope: Scope, changes: Vec<Change>) {
-        let decides_access = !changes.is_empty();
+        let has_changes = !changes.is_empty();
         if let Some(cell) = self.cell(scope) {
             cell.doubt(changes);
         }
-        if decides_access {
+        if has_changes {
             self.renew_access_version();
         }
     }

@@ -1,4 +1,4 @@
-//! Loading the agents that were used last after a start, before they are requested.
+//! After a start, loads the agents that were used most recently, before they are requested.
 
 use super::Catalog;
 use crate::identity::Identity;

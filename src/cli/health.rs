@@ -20,7 +20,7 @@ pub(super) struct Health {
     /// The URL of the gateway; default: that of the settings.
     #[arg(long, value_parser = PublicUrl::parse)]
     url: Option<PublicUrl>,
-    /// Wait up to so many seconds until it is ready.
+    /// Wait at most this many seconds for it to become ready.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=86_400))]
     wait: u64,
 }

@@ -47,7 +47,7 @@ impl Verbosity {
         } else {
             ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr())
         };
-        // The default style, where a template were wrong.
+        // The default style if the template is invalid.
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );

@@ -65,7 +65,7 @@ impl QueryLimiter {
         permits.acquire(payer, WAIT).await.ok_or_else(|| self.cause_of(Fault::BUSY))
     }
 
-    /// What the wait of a call failed with `fault` for ([`ChangeFeed::cause_of`]).
+    /// The cause of a wait that failed with `fault` ([`ChangeFeed::cause_of`]).
     pub fn cause_of(&self, fault: Fault) -> Fault {
         self.feed.cause_of(fault)
     }

@@ -11,7 +11,7 @@ use crate::model::system::{Random, RandomError};
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Generates ids: 64 random bits of the process, and a keyed hash (`SipHash`) of a counter, from which no caller can
-/// count the requests of others. Not secret, and without a system call a request.
+/// count the requests of others. Not secret. Needs no system call per request.
 #[derive(Debug)]
 pub struct RequestIds {
     process: u64,

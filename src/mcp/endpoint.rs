@@ -1,5 +1,5 @@
 //! The MCP endpoints of all agents at `/{agent_id}/mcp`: what they use, and their bounds. Requests are answered in
-//! [`post`](super::post).
+//! `post`.
 
 use std::sync::Arc;
 use std::time::Duration;

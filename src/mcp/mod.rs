@@ -1,7 +1,7 @@
 //! The MCP endpoint: two thin dialects, one for each era of the protocol, around one core.
 //!
 //! `post` leads a request through its stages: authentication, admission, [`wire`] (JSON-RPC), the era ([`version`]), and the
-//! dialect ([`modern`] or [`legacy`]), which decodes it; `call_handler` answers the methods that both eras share, from encoded
+//! dialect ([`modern`] or [`legacy`]), which decodes and answers it; `call_handler` answers the methods that both eras share, from encoded
 //! results if they are cached. A [`request::McpRequest`] is passed through all stages.
 
 mod argument_schema;

@@ -1,4 +1,4 @@
-//! Pages of lists: cached ones, and new ones with the cursor of the next page.
+//! Pages of lists (pagination): cached ones, and new ones with the cursor of the next page.
 
 use std::borrow::Cow;
 

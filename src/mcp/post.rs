@@ -1,4 +1,5 @@
-//! `POST`: from the admission of the caller to the answer, for both eras.
+//! Answers the requests to an endpoint, in both eras: a `POST` from the admission of its caller to its answer. `GET` and
+//! `DELETE` are those of a session.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use hyper::body::{Body as HttpBody, Incoming as IncomingBody};
 use super::endpoint::Endpoint;
 use super::reply::{Reply, fail, refuse, refuse_read};
 use super::request::{McpRequest, calls_of, label_of};
-use super::version::{McpHeaders, ProtocolVersion, RequestEra, VersionSource};
+use super::version::{ProtocolVersion, RequestEra, VersionSource};
 use super::wire::{MessageBody, Rejected, parse};
 use crate::http::body::{self, Body, Received};
 use crate::http::credential::Presented;
@@ -24,9 +25,9 @@ use crate::quota::limits::{Admission, WorkPermit};
 use crate::telemetry::trace::{Kind, traced};
 
 impl Endpoint {
-    /// Answers a request.
+    /// Answers a request of any method of HTTP. One that was refused before the endpoint is refused as a `POST` is.
     pub async fn answer(&self, request: &mut McpRequest<'_>, body: &mut IncomingBody) -> Response<Body> {
-        if request.parts.method != Method::POST && request.admitted.is_ok() {
+        if request.parts.method != Method::POST && request.prior_checks.is_ok() {
             return Box::pin(self.without_message(request, body)).await;
         }
         let caller = match self.admit_message(request).await {
@@ -43,12 +44,12 @@ impl Endpoint {
         request.awaits_body = true;
         let reserve = |bytes| admission.reserve(bytes);
         let other = self.options.costs.other();
-        // A body that has not arrived when the time of the request is over, which drops this future, costs as one that is too
-        // slow does.
-        let unpaid = scopeguard::guard((), |()| _ = admission.charge(other));
+        // If the deadline of the request drops this future before the body has arrived, it costs what a body costs that is too
+        // slow.
+        let charge_if_dropped = scopeguard::guard((), |()| _ = admission.charge(other));
         let received =
             body::read(body, self.options.body_bytes, self.authenticator.limits().pace(), reserve).await;
-        scopeguard::ScopeGuard::into_inner(unpaid);
+        scopeguard::ScopeGuard::into_inner(charge_if_dropped);
         match received {
             Ok(Received { bytes, mut reserved }) => {
                 request.body(&bytes);
@@ -69,7 +70,7 @@ impl Endpoint {
                 Ok(status) => {
                     request.rate_limit = status;
                     match fault {
-                        // Nothing is read yet of one that declares its length.
+                        // Nothing was read of a body that declares too great a length.
                         Fault::PayloadTooLarge(_) if body.size_hint().exact().is_some() => {
                             Box::pin(refuse(request, &fault, body)).await
                         }
@@ -81,63 +82,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers a body that is read, if there is capacity for the work.
-    async fn work(
-        &self,
-        request: &mut McpRequest<'_>,
-        caller: &Caller,
-        admission: &Admission<'_>,
-        body: &[u8],
-    ) -> Response<Body> {
-        match Self::begin_work(request, admission) {
-            Ok(_working) => {
-                let response = self.dispatch(request, caller, admission, body).await;
-                request.work.release();
-                response
-            }
-            Err(fault) => refuse_read(request, &fault, body),
-        }
-    }
-
-    /// Takes a permit among the requests in flight of the replica, and of the agent.
-    pub(super) fn begin_work<'a>(
-        request: &McpRequest<'_>,
-        admission: &'a Admission<'_>,
-    ) -> Result<WorkPermit<'a>, Fault> {
-        request.work.hold(request.permits.try_acquire().map_err(|_| Fault::BUSY)?);
-        admission.begin_work()
-    }
-
-    /// Refuses a caller that has exhausted its rate or quota before the body is read, whatever its headers name.
-    fn check_allowance(&self, caller: &Caller, admission: &Admission<'_>) -> Result<(), Fault> {
-        self.options.costs.least.map_or(Ok(()), |least| admission.check(least))?;
-        self.recorder.usage().check(caller.into())
-    }
-
-    /// Refuses a caller that has exhausted its rate or quota, unless the request in its short body is free of charge.
-    async fn refuse_caller(
-        &self,
-        request: &mut McpRequest<'_>,
-        (caller, admission): (&Caller, &Admission<'_>),
-        fault: &Fault,
-        body: &mut IncomingBody,
-    ) -> Response<Body> {
-        if self.authenticator.limits().is_barred(request.client()) {
-            return fail(request, fault);
-        }
-        let read = refusals::read_short(body, |bytes| admission.reserve(bytes)).await;
-        let Some(Received { bytes, reserved: _reserved }) = read else { return fail(request, fault) };
-        request.body(&bytes);
-        let incoming = parse(&bytes);
-        let era = RequestEra::decide(&request.headers, &incoming);
-        request.classified(label_of(incoming.as_ref()), era.era());
-        let free = match fault {
-            Fault::RateLimited { .. } => self.options.costs.of(era.era(), &incoming) == 0,
-            _ => incoming.as_ref().is_ok_and(|incoming| calls_of(era.era(), incoming) == 0),
-        };
-        if free { self.work(request, caller, admission, &bytes).await } else { fail(request, fault) }
-    }
-
+    /// The caller of a message, which must be JSON. Another content type is charged to the caller.
     async fn admit_message(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         let caller = self.admit(request).await?;
         if !request.headers.declares_usual
@@ -152,7 +97,7 @@ impl Endpoint {
 
     /// The caller, if it may use the agent. An invalid credential is charged to its address.
     pub(super) async fn admit(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
-        request.admitted.clone()?;
+        request.prior_checks.clone()?;
         self.recorder.audit().check_available()?;
         let admitted = traced("access", Kind::Internal, pin!(self.identify(request))).await;
         if let Err(fault) = &admitted
@@ -168,6 +113,7 @@ impl Endpoint {
         }
     }
 
+    /// The caller that the credential of the request makes, from memory if it was admitted to the agent before.
     async fn identify(&self, request: &mut McpRequest<'_>) -> Result<Arc<Caller>, Fault> {
         let identity = self.authenticator.identity();
         let presented = self.authenticator.read(&request.parts.headers)?;
@@ -203,6 +149,63 @@ impl Endpoint {
                 self.authenticator.limits().charge_refused(&grant.credential, costs.other())?;
         }
         admitted.map(Arc::new)
+    }
+
+    /// Refuses a caller that has exhausted its rate or quota before the body is read, regardless of the method that its headers name.
+    fn check_allowance(&self, caller: &Caller, admission: &Admission<'_>) -> Result<(), Fault> {
+        self.options.costs.least.map_or(Ok(()), |least| admission.check(least))?;
+        self.recorder.usage().check(caller.into())
+    }
+
+    /// Refuses a caller that has exhausted its rate or quota, unless the request in its short body is free of charge.
+    async fn refuse_caller(
+        &self,
+        request: &mut McpRequest<'_>,
+        (caller, admission): (&Caller, &Admission<'_>),
+        fault: &Fault,
+        body: &mut IncomingBody,
+    ) -> Response<Body> {
+        if self.authenticator.limits().is_barred(request.client()) {
+            return fail(request, fault);
+        }
+        let read = refusals::read_short(body, |bytes| admission.reserve(bytes)).await;
+        let Some(Received { bytes, reserved: _reserved }) = read else { return fail(request, fault) };
+        request.body(&bytes);
+        let incoming = parse(&bytes);
+        let era = RequestEra::decide(&request.headers, &incoming);
+        request.classified(label_of(incoming.as_ref()), era.era());
+        let free = match fault {
+            Fault::RateLimited { .. } => self.options.costs.of(era.era(), &incoming) == 0,
+            _ => incoming.as_ref().is_ok_and(|incoming| calls_of(era.era(), incoming) == 0),
+        };
+        if free { self.work(request, caller, admission, &bytes).await } else { fail(request, fault) }
+    }
+
+    /// Answers a body that is read, if there is capacity for the work.
+    async fn work(
+        &self,
+        request: &mut McpRequest<'_>,
+        caller: &Caller,
+        admission: &Admission<'_>,
+        body: &[u8],
+    ) -> Response<Body> {
+        match Self::begin_work(request, admission) {
+            Ok(_working) => {
+                let response = self.dispatch(request, caller, admission, body).await;
+                request.work.release();
+                response
+            }
+            Err(fault) => refuse_read(request, &fault, body),
+        }
+    }
+
+    /// Takes a permit among the requests in flight of the replica, and of the agent.
+    pub(super) fn begin_work<'a>(
+        request: &McpRequest<'_>,
+        admission: &'a Admission<'_>,
+    ) -> Result<WorkPermit<'a>, Fault> {
+        request.work.hold(request.permits.try_acquire().map_err(|_| Fault::BUSY)?);
+        admission.begin_work()
     }
 
     /// Answers the body of an admitted caller, in the dialect of its era.
@@ -268,11 +271,6 @@ impl Endpoint {
         }
         Ok(())
     }
-}
-
-/// Whether the client accepts JSON.
-pub(super) fn admits_json(request: &McpRequest<'_>, headers: &McpHeaders<'_>) -> bool {
-    headers.accepts_usual || media_type::admits_json(&request.parts.headers)
 }
 
 /// The revision that a request names or, without a session, is assumed to be in.

@@ -18,6 +18,7 @@ use super::wire::{Message, MessageBody, MethodName, Rejected, Request, message};
 use crate::catalog::read::SourceUse;
 use crate::config::Costs;
 use crate::http::context::{BatchMessage, HiddenCheck, MethodLabel, RequestContext};
+use crate::http::media_type;
 use crate::http::refusals::{REFUSED_BODY, Refusals};
 use crate::identity::grant::Caller;
 use crate::model::audit::event::{ClientName, Outcome, named, subject};
@@ -42,7 +43,7 @@ pub struct McpRequest<'a> {
     /// The headers of MCP, until the message is dispatched.
     pub(super) headers: McpHeaders<'a>,
     /// The decision of the checks before the endpoint.
-    pub admitted: Result<(), Fault>,
+    pub prior_checks: Result<(), Fault>,
     /// Permits of the requests that are worked on.
     pub permits: &'a Semaphore,
     /// The permit of this one.
@@ -113,7 +114,7 @@ impl<'a> McpRequest<'a> {
             agent,
             parts,
             headers,
-            admitted: Ok(()),
+            prior_checks: Ok(()),
             permits,
             work: WorkInProgress::default(),
             refusals,
@@ -131,6 +132,11 @@ impl<'a> McpRequest<'a> {
     /// The address of the client.
     pub(super) fn client(&self) -> ClientAddress {
         self.context.event.client
+    }
+
+    /// Whether the client accepts JSON. The headers of MCP are no longer part of a request that is dispatched.
+    pub(super) fn admits_json(&self, headers: &McpHeaders<'_>) -> bool {
+        headers.accepts_usual || media_type::admits_json(&self.parts.headers)
     }
 
     /// Records the caller of an agent that may use it.

@@ -17,13 +17,13 @@ impl Backoff {
         Self { first, longest }
     }
 
-    /// The delay after a failure that follows so many others, varied by up to half: for what many clients, streams or replicas
-    /// retry, which would do so together after an outage.
+    /// The delay after a failure that follows `earlier` others, varied by up to half, so that many clients, streams or replicas
+    /// do not retry together after an outage.
     pub fn jittered(self, earlier: u32, random: &dyn Random) -> Duration {
         random.jitter(self.delay(earlier))
     }
 
-    /// The delay after a failure that follows so many others.
+    /// The delay after a failure that follows `earlier` others.
     pub fn delay(self, earlier: u32) -> Duration {
         self.first.saturating_mul(2_u32.saturating_pow(earlier)).min(self.longest)
     }

@@ -346,7 +346,7 @@ impl<'a> McpCall<'a> {
 
     fn admit(&mut self, source: Result<&RequestSource, &Fault>, is_full: bool) {
         self.request.context.foreign_host = source.is_ok_and(|source| source.foreign_host);
-        self.request.admitted = match source {
+        self.request.prior_checks = match source {
             Err(fault) => Err(fault.clone()),
             Ok(_) if is_full => Err(Fault::BUSY),
             Ok(_) => Ok(()),

@@ -9,8 +9,8 @@ pub(super) enum FetchCause {
     Anonymous,
     /// The watch of content, which also anonymous callers may be subscribed to.
     Poll {
-        /// Whether the source has answered for this content before. That it fails may be due to values that the subscriber
-        /// chose if it has not.
+        /// Whether the source has answered for this content before. If it has not, a failure may be due to values that the
+        /// subscriber chose.
         is_known: bool,
     },
 }

@@ -2,7 +2,7 @@
 //!
 //! A lease expires by the clock of the database, unless it is extended. Its fence is compared in each transaction that
 //! depends on it ([`Write::has_lease`](crate::store::write::Write::has_lease)), so that a replica that has lost it writes
-//! nothing, even if it believes to hold one.
+//! nothing, even if it believes that it holds one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

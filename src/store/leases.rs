@@ -92,7 +92,7 @@ impl Store {
 }
 
 impl Write {
-    /// Whether a lease is held still, until the end of the transaction. What depends on a lease is written only then.
+    /// Whether a lease is still held; if so, until the end of the transaction, since others skip its locked row. What depends on a lease is written only then.
     pub async fn has_lease(&mut self, lease: &ConnectionLease) -> Result<bool, StoreError> {
         let held = sqlx::query_scalar!(
             r#"select true as "held!" from leases

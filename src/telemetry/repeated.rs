@@ -17,7 +17,7 @@ impl RepeatedWork {
     /// Logs what the result of `work` changes.
     pub fn record<T, E: Display>(&self, work: &'static str, result: &Result<T, E>) {
         match result {
-            // Without a write to what all share while nothing fails.
+            // No write to the shared flag while nothing fails.
             Ok(_) if !self.failing.load(Ordering::Relaxed) => {}
             Ok(_) => {
                 if self.failing.swap(false, Ordering::Relaxed) {

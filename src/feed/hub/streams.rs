@@ -70,7 +70,8 @@ impl Hub {
         }
     }
 
-    /// Records that a scope is at this revision or a newer one. Returns whether its changes are read for streams.
+    /// Records that a scope is at this revision or a newer one. Returns whether it has streams that are behind, for which
+    /// its changes must be read.
     pub(in crate::feed) fn raise(&self, scope: Scope, revision: Revision) -> bool {
         let topic = self.topic(AgentId(scope.0));
         if let Some(topic) = &topic {

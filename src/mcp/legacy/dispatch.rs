@@ -1,5 +1,7 @@
 //! Answers legacy requests: decodes their messages, and finds the session and the revision that they belong to.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 use serde_json::value::RawValue;
@@ -12,7 +14,6 @@ use crate::identity::grant::Caller;
 use crate::mcp::call::{self, Call, uri};
 use crate::mcp::call_handler::Dialect;
 use crate::mcp::endpoint::Endpoint;
-use crate::mcp::post::admits_json;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{Reply, accepted};
 use crate::mcp::request::{ClientInfo, McpRequest, WorkInProgress};
@@ -27,7 +28,7 @@ use crate::model::fault::Fault;
 use crate::model::ids::ResourceUri;
 use crate::model::method::{Era, Method};
 use crate::model::scope::Scope;
-use crate::model::session::{LogLevel, Session};
+use crate::model::session::{LogLevel, Session, SessionId};
 use crate::sessions::open::NewSession;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -51,13 +52,27 @@ impl Endpoint {
         };
         let version = version.unwrap_or(ProtocolVersion::NEWEST_LEGACY);
         let reply = Reply { version: session.as_ref().map_or(reply.version, |_| Some(version)), ..reply };
-        if !admits_json(request, headers) && incoming.is_answered() {
+        if !request.admits_json(headers) && incoming.is_answered() {
             return reply.fault(request, &media_type::NO_JSON);
         }
         let legacy = LegacyContext { caller, version, session: session.as_deref() };
         self.answer_body(request, legacy, incoming, &reply).await
     }
 
+    /// The session that the headers name, if it is the caller's.
+    pub(in crate::mcp) async fn session(
+        &self,
+        caller: &Caller,
+        headers: &McpHeaders<'_>,
+        request: &mut McpRequest<'_>,
+    ) -> Result<Arc<Session>, Fault> {
+        let id = headers.session_id.value().and_then(SessionId::parse).ok_or(Fault::SessionNotFound)?;
+        let session = self.sessions.find(caller, &id).await?;
+        request.session(&session);
+        Ok(session)
+    }
+
+    /// Answers a message or a batch, in a session or without one.
     async fn answer_body(
         &self,
         request: &mut McpRequest<'_>,
@@ -73,14 +88,14 @@ impl Endpoint {
                     let opened = self.initialize(request, (legacy.caller, client), &asked, id);
                     Box::pin(opened).await.unwrap_or_else(|fault| reply.fault(request, &fault))
                 }
-                Ok(LegacyMessage::Call(call)) => match self.call(legacy, &call, &request.work).await {
+                Ok(LegacyMessage::Call(call)) => match self.answer_call(legacy, &call, &request.work).await {
                     Ok(result) => json_response(result_pieces(call.id, result)),
                     Err(refusal) => reply.refused(request, refusal),
                 },
                 Err(fault) => reply.fault(request, &fault),
             },
-            MessageBody::Batch(members) => match batch(members, legacy.version) {
-                Ok(messages) => Box::pin(self.batch(request, legacy, messages, reply)).await,
+            MessageBody::Batch(members) => match decode_batch(members, legacy.version) {
+                Ok(messages) => Box::pin(self.answer_batch(request, legacy, messages, reply)).await,
                 Err(fault) => reply.fault(request, &fault),
             },
         }
@@ -116,7 +131,7 @@ impl Endpoint {
         Ok(response.map(|body| body.when_taken(move || drop(session.into_id()))))
     }
 
-    async fn call(
+    async fn answer_call(
         &self,
         legacy: LegacyContext<'_>,
         call: &LegacyCall<'_>,
@@ -126,7 +141,7 @@ impl Endpoint {
             LegacyMethod::Ping => Ok(Bytes::from_static(encode::EMPTY)),
             LegacyMethod::InSession(method, call) => {
                 let session = legacy.session.ok_or(Fault::SessionRequired(method.name()))?;
-                Box::pin(self.call_session(legacy.caller, session, call.clone()?)).await
+                Box::pin(self.answer_session_call(legacy.caller, session, call.clone()?)).await
             }
             LegacyMethod::Initialize(_) => Err(initialize_in_batch().into()),
             LegacyMethod::Call(call) => {
@@ -136,7 +151,7 @@ impl Endpoint {
         }
     }
 
-    async fn call_session(
+    async fn answer_session_call(
         &self,
         caller: &Caller,
         session: &Session,
@@ -156,7 +171,7 @@ impl Endpoint {
         Ok(Bytes::from_static(encode::EMPTY))
     }
 
-    async fn batch(
+    async fn answer_batch(
         &self,
         request: &mut McpRequest<'_>,
         legacy: LegacyContext<'_>,
@@ -180,7 +195,9 @@ impl Endpoint {
                         Ok(LegacyMessage::Call(_)) if answers.bytes() > most => {
                             (id, Err(Fault::BatchTooLarge(most).into()))
                         }
-                        Ok(LegacyMessage::Call(call)) => (id, self.call(legacy, &call, &request.work).await),
+                        Ok(LegacyMessage::Call(call)) => {
+                            (id, self.answer_call(legacy, &call, &request.work).await)
+                        }
                         Err(fault) => (id, Err(fault.into())),
                     }
                 }
@@ -215,7 +232,7 @@ struct LegacyContext<'a> {
 
 /// A message of this era.
 #[derive(Debug)]
-pub enum LegacyMessage<'a> {
+pub(in crate::mcp) enum LegacyMessage<'a> {
     /// A request, to be answered.
     Call(LegacyCall<'a>),
     /// A notification, such as `notifications/cancelled`, or a response, to be accepted and ignored.
@@ -224,7 +241,7 @@ pub enum LegacyMessage<'a> {
 
 /// A request.
 #[derive(Debug)]
-pub struct LegacyCall<'a> {
+pub(in crate::mcp) struct LegacyCall<'a> {
     /// What the answer refers to.
     pub id: RequestId<'a>,
     /// The request.
@@ -233,7 +250,7 @@ pub struct LegacyCall<'a> {
 
 /// A legacy request.
 #[derive(Debug)]
-pub enum LegacyMethod<'a> {
+pub(in crate::mcp) enum LegacyMethod<'a> {
     /// `initialize`.
     Initialize(Initialize<'a>),
     /// `ping`.
@@ -246,7 +263,7 @@ pub enum LegacyMethod<'a> {
 
 /// A request in a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionCall {
+pub(in crate::mcp) enum SessionCall {
     /// `resources/subscribe`.
     Subscribe(ResourceUri),
     /// `resources/unsubscribe`.
@@ -257,7 +274,7 @@ pub enum SessionCall {
 
 /// The parameters of `initialize`.
 #[derive(Debug)]
-pub struct Initialize<'a> {
+pub(in crate::mcp) struct Initialize<'a> {
     /// The negotiated revision: the requested one if it is served and of this era.
     pub version: ProtocolVersion,
     /// What the client is capable of, as sent.
@@ -270,7 +287,7 @@ pub struct Initialize<'a> {
 ///
 /// # Errors
 /// [`Fault::MethodNotFound`] and [`Fault::InvalidParams`].
-pub fn decode<'a>(message: &Message<'a>) -> Result<LegacyMessage<'a>, Fault> {
+pub(in crate::mcp) fn decode<'a>(message: &Message<'a>) -> Result<LegacyMessage<'a>, Fault> {
     match message {
         Message::Request(request) => {
             Ok(LegacyMessage::Call(LegacyCall { id: request.id, method: method(request)? }))
@@ -283,7 +300,7 @@ pub fn decode<'a>(message: &Message<'a>) -> Result<LegacyMessage<'a>, Fault> {
 ///
 /// # Errors
 /// [`Fault::InvalidRequest`] for the whole batch, if the revision has no batches or a message in it is `initialize`.
-pub fn batch<'a>(
+pub(super) fn decode_batch<'a>(
     members: &[&'a RawValue],
     version: ProtocolVersion,
 ) -> Result<Vec<Result<Message<'a>, Rejected<'a>>>, Fault> {
@@ -301,14 +318,14 @@ pub fn batch<'a>(
 }
 
 /// Why a batch with `initialize` in it is refused.
-pub fn initialize_in_batch() -> Fault {
+fn initialize_in_batch() -> Fault {
     Fault::InvalidRequest("initialize must not be part of a batch".into())
 }
 
 fn method<'a>(request: &Request<'a>) -> Result<LegacyMethod<'a>, Fault> {
     let params = &request.params;
     match request.method.in_era(Era::Legacy)? {
-        Method::Initialize => initialize(params).map(LegacyMethod::Initialize),
+        Method::Initialize => decode_initialize(params).map(LegacyMethod::Initialize),
         Method::Ping => params.check_shape().map(|()| LegacyMethod::Ping),
         method if method.needs_session() => Ok(LegacyMethod::InSession(method, in_session(method, params))),
         method => call::decode(method, params).map(LegacyMethod::Call),
@@ -325,7 +342,7 @@ fn in_session(method: Method, params: &Params<'_>) -> Result<SessionCall, Fault>
     }
 }
 
-fn initialize<'a>(params: &Params<'a>) -> Result<Initialize<'a>, Fault> {
+fn decode_initialize<'a>(params: &Params<'a>) -> Result<Initialize<'a>, Fault> {
     params.check_shape()?;
     let version = negotiate(&params.required_string("protocolVersion")?);
     let capabilities = params.required_object("capabilities")?;

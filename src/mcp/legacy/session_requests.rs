@@ -1,21 +1,17 @@
 //! `GET` and `DELETE`, which only a session has: its stream and its end.
 
-use std::sync::Arc;
-
 use http::{Method, Response};
 use hyper::body::Incoming as IncomingBody;
 
 use crate::http::body::Body;
 use crate::http::context::MethodLabel;
 use crate::http::media_type;
-use crate::identity::grant::Caller;
 use crate::mcp::endpoint::Endpoint;
 use crate::mcp::reply::{fail, method_not_allowed, no_content, refuse};
 use crate::mcp::request::McpRequest;
 use crate::mcp::version::McpHeaders;
 use crate::model::fault::Fault;
 use crate::model::method::{CostClass, Era};
-use crate::model::session::{Session, SessionId};
 
 impl Endpoint {
     /// Answers `GET` and `DELETE`, which only a session has.
@@ -77,18 +73,5 @@ impl Endpoint {
         } else {
             self.sessions.end(&session).await.map(|()| no_content())
         }
-    }
-
-    /// The session that the headers name, if it is the caller's.
-    pub(in crate::mcp) async fn session(
-        &self,
-        caller: &Caller,
-        headers: &McpHeaders<'_>,
-        request: &mut McpRequest<'_>,
-    ) -> Result<Arc<Session>, Fault> {
-        let id = headers.session_id.value().and_then(SessionId::parse).ok_or(Fault::SessionNotFound)?;
-        let session = self.sessions.find(caller, &id).await?;
-        request.session(&session);
-        Ok(session)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::dispatch::{LegacyMessage, LegacyMethod, batch, decode};
+use super::dispatch::{LegacyMessage, LegacyMethod, decode, decode_batch};
 use crate::mcp::version::ProtocolVersion;
 use crate::mcp::wire::{Message, MessageBody, Rejected, parse};
 use crate::model::fault::Fault;
@@ -215,7 +215,7 @@ fn read_batch(body: &str, version: ProtocolVersion) -> Result<Vec<String>, Fault
         Ok(_) => "unanswered".to_owned(),
         Err(rejected) => format!("{:?} {:?}", rejected.id, rejected.fault.to_string()),
     };
-    Ok(batch(&members, version)?.iter().map(one).collect())
+    Ok(decode_batch(&members, version)?.iter().map(one).collect())
 }
 
 const BATCH: &str =

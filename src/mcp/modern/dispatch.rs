@@ -17,7 +17,6 @@ use crate::identity::grant::Caller;
 use crate::mcp::call::{self, Call};
 use crate::mcp::call_handler::envelope;
 use crate::mcp::endpoint::Endpoint;
-use crate::mcp::post::admits_json;
 use crate::mcp::refusal::Refusal;
 use crate::mcp::reply::{Reply, accepted};
 use crate::mcp::request::McpRequest;
@@ -50,7 +49,7 @@ impl Endpoint {
                 let listening = Box::pin(self.listen(request, caller, filter, call.id)).await;
                 return listening.unwrap_or_else(|fault| reply.fault(request, &fault));
             }
-            _ if !admits_json(request, headers) => Err(media_type::NO_JSON.into()),
+            _ if !request.admits_json(headers) => Err(media_type::NO_JSON.into()),
             ModernMethod::Discover => Box::pin(self.discover(caller)).await.map_err(Refusal::from),
             ModernMethod::GetPrompt(prompt) => {
                 let answered = self.call_handler.handle_prompt(caller, prompt, &request.work).await;
@@ -80,7 +79,7 @@ impl Endpoint {
 
 /// A body of this era.
 #[derive(Debug)]
-pub enum ModernMessage<'a> {
+pub(in crate::mcp) enum ModernMessage<'a> {
     /// A request, to be answered.
     Call(ModernCall<'a>),
     /// A notification, such as `notifications/cancelled`, to be accepted and ignored.
@@ -89,7 +88,7 @@ pub enum ModernMessage<'a> {
 
 /// A request that satisfies all rules of the era.
 #[derive(Debug)]
-pub struct ModernCall<'a> {
+pub(in crate::mcp) struct ModernCall<'a> {
     /// What the answer refers to.
     pub id: RequestId<'a>,
     /// The request.
@@ -98,7 +97,7 @@ pub struct ModernCall<'a> {
 
 /// A modern request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ModernMethod<'a> {
+pub(in crate::mcp) enum ModernMethod<'a> {
     /// `server/discover`.
     Discover,
     /// `subscriptions/listen`.
@@ -113,7 +112,7 @@ pub enum ModernMethod<'a> {
 ///
 /// # Errors
 /// [`ModernError`], whose variants are the violations.
-pub fn decode<'a>(
+pub(in crate::mcp) fn decode<'a>(
     headers: &McpHeaders<'_>,
     incoming: &MessageBody<'a>,
     most_uris: usize,

@@ -21,7 +21,7 @@ pub(super) const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("rateli
 /// The maximum length of an item: the longest name in quotation marks, and two parameters with numbers of 20 digits.
 const MAX_ITEM: usize = 64;
 
-/// Times of limiters: nanoseconds since a start.
+/// The clock of limiters. All times of a limiter are its nanoseconds.
 #[derive(Debug, Clone)]
 pub(super) struct LimiterClock<C: Clock> {
     clock: C,
@@ -42,7 +42,7 @@ impl<C: Clock> LimiterClock<C> {
 
 /// The state of one rate.
 #[derive(Debug)]
-pub(super) struct Bucket {
+struct Bucket {
     rate: Rate,
     /// The time in which one unit is restored.
     interval: u64,
@@ -52,22 +52,22 @@ pub(super) struct Bucket {
 
 /// Why units are not available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Short {
+enum Shortage {
     /// They are available after this time.
     Until(Duration),
-    /// There are never that many: the burst is smaller.
-    Always,
+    /// They are never available: the burst is smaller.
+    Never,
 }
 
 impl Bucket {
     /// A full bucket.
-    pub(super) fn new(rate: Rate) -> Self {
+    fn new(rate: Rate) -> Self {
         let interval = SECOND / u64::from(rate.per_second.get());
         Self { rate, interval, full_at: AtomicU64::new(0) }
     }
 
-    /// A bucket of another rate from which as many units are taken as from this one, also if that are more than it has: a
-    /// lower rate that is set for a moment restores none.
+    /// A bucket of another rate from which as many units are taken as from this one, even if that is more than its burst, so
+    /// that setting a lower rate for a moment restores none.
     fn successor(&self, rate: Rate, now: u64) -> Self {
         let new = Self::new(rate);
         let used = u128::from(self.full_at.load(Ordering::Relaxed).saturating_sub(now));
@@ -79,8 +79,8 @@ impl Bucket {
     /// Takes units, all or none. Returns how many are left.
     ///
     /// # Errors
-    /// [`Short`].
-    pub(super) fn take(&self, units: u32, now: u64) -> Result<u32, Short> {
+    /// [`Shortage`].
+    fn take(&self, units: u32, now: u64) -> Result<u32, Shortage> {
         let mut full_at = self.full_at.load(Ordering::Relaxed);
         loop {
             let after = self.after(full_at, units, now)?;
@@ -96,30 +96,30 @@ impl Bucket {
     /// Whether units could be taken. Takes nothing.
     ///
     /// # Errors
-    /// [`Short`].
-    pub(super) fn check(&self, units: u32, now: u64) -> Result<(), Short> {
+    /// [`Shortage`].
+    fn check(&self, units: u32, now: u64) -> Result<(), Shortage> {
         self.after(self.full_at.load(Ordering::Relaxed), units, now).map(drop)
     }
 
     /// How many units are left.
-    pub(super) fn left(&self, now: u64) -> u32 {
+    fn left(&self, now: u64) -> u32 {
         self.units(self.full_at.load(Ordering::Relaxed), now)
     }
 
     /// Whether all units are left.
-    pub(super) fn is_full(&self, now: u64) -> bool {
+    fn is_full(&self, now: u64) -> bool {
         self.full_at.load(Ordering::Relaxed) <= now
     }
 
     /// When all units would be restored after some more were taken.
-    fn after(&self, full_at: u64, units: u32, now: u64) -> Result<u64, Short> {
+    fn after(&self, full_at: u64, units: u32, now: u64) -> Result<u64, Shortage> {
         if units > self.rate.burst.get() {
-            return Err(Short::Always);
+            return Err(Shortage::Never);
         }
         let after = full_at.max(now) + self.interval * u64::from(units);
         match after.checked_sub(now + self.capacity()) {
             None | Some(0) => Ok(after),
-            Some(early) => Err(Short::Until(Duration::from_nanos(early))),
+            Some(early) => Err(Shortage::Until(Duration::from_nanos(early))),
         }
     }
 
@@ -133,14 +133,14 @@ impl Bucket {
     }
 }
 
-/// The state of one subject: what it used recently, and its requests in flight. One line of the processor's caches: requests
-/// wait for the limiters of subjects that were not used a moment ago.
+/// The state of one subject: what it used recently, and its requests in flight. One line of the processor's caches: a
+/// limiter that was not used recently costs a request a cache miss.
 #[derive(Debug)]
 pub(super) struct Limiter {
     bucket: Option<Bucket>,
     /// Requests in flight, unless they are counted by a predecessor.
     in_flight: AtomicU32,
-    /// Whether its table no longer has it. Set by the table alone.
+    /// Whether its table no longer has it.
     is_retired: AtomicBool,
     has_predecessor: bool,
     extras: OnceLock<Box<LimiterExtras>>,
@@ -169,10 +169,10 @@ pub(super) struct LimitRefusal {
 }
 
 impl LimitRefusal {
-    fn new(rate: Rate, short: Short) -> Self {
+    fn new(rate: Rate, short: Shortage) -> Self {
         let wait = match short {
-            Short::Until(wait) => Some(wait),
-            Short::Always => None,
+            Shortage::Until(wait) => Some(wait),
+            Shortage::Never => None,
         };
         Self { rate, wait }
     }
@@ -199,7 +199,7 @@ impl Limiter {
         }
     }
 
-    /// A limiter that several subjects share, which no caller remembers.
+    /// A limiter that several subjects share. It counts as retired, so that no caller remembers it.
     pub(super) fn shared(rate: Option<Rate>) -> Self {
         Self { is_retired: AtomicBool::new(true), ..Self::new(rate) }
     }
@@ -208,12 +208,13 @@ impl Limiter {
         self.extras.get_or_init(Box::default)
     }
 
+    /// The rate; `None` without a limit.
     pub(super) fn rate(&self) -> Option<Rate> {
         self.bucket.as_ref().map(|bucket| bucket.rate)
     }
 
-    /// The limiter that replaces this one when the rate changes. What was used stays used: otherwise who may set lower rates
-    /// than those above it could restore units by a change.
+    /// The limiter that replaces this one when the rate changes. What was used stays used: otherwise an owner who may lower a
+    /// rate could restore units by changing it.
     pub(super) fn successor(self: &Arc<Self>, rate: Option<Rate>, now: u64) -> Self {
         let first = Arc::clone(self.predecessor().unwrap_or(self));
         let extras = Box::new(LimiterExtras { predecessor: Some(first), ..LimiterExtras::default() });
@@ -300,8 +301,9 @@ impl Limiter {
     }
 
     /// Retires it if only its table has it and it is unused; returns whether it did. What
-    /// [remembers](super::CallerLimiters) a limiter reads whether it is retired after taking a reference to it, so that one of
-    /// both sees the other: no two limiters of a subject are in use. What was used by a reference that is gone is seen then.
+    /// [remembers](super::CallerLimiters) a limiter reads whether it is retired after taking a reference to it, so that at
+    /// least one of the two sees the write of the other, and a subject never has two limiters in use. The acquire fence makes
+    /// visible what a dropped reference has used.
     pub(super) fn retire(self: &Arc<Self>, now: u64) -> bool {
         self.is_retired.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -348,7 +350,7 @@ impl RateLimitStatus {
         let RatePolicy { name, rate, header } = self.policy;
         let reset = seconds_to_restore(rate.burst.get().saturating_sub(self.left), rate).into();
         headers.insert(RATE_LIMIT_POLICY, header);
-        headers.insert(RATE_LIMIT, left_of(name, self.left, reset));
+        headers.insert(RATE_LIMIT, rate_limit_header(name, self.left, reset));
     }
 }
 
@@ -360,7 +362,7 @@ pub(super) fn seconds_to_restore(units: u32, rate: Rate) -> u32 {
 /// `RateLimit-Policy` of a rate.
 pub(super) fn policy_header(scope: LimitScope, rate: Rate) -> HeaderValue {
     let burst = rate.burst.get();
-    item(scope.as_str(), &[("q", burst.into()), ("w", seconds_to_restore(burst, rate).into())])
+    structured_item(scope.as_str(), &[("q", burst.into()), ("w", seconds_to_restore(burst, rate).into())])
 }
 
 /// The policies of the default rates, which most callers have.
@@ -383,8 +385,7 @@ impl DefaultPolicies {
     }
 }
 
-/// As [`policy_header`], in memory for as long as the process runs, so that no answer counts references to it, which would
-/// take it from the other threads.
+/// As [`policy_header`], leaked, once for each scope, so that answers do not contend for a count of references.
 fn static_policy_header(scope: LimitScope, rate: Rate) -> HeaderValue {
     let policy = policy_header(scope, rate);
     match policy.to_str().map(str::to_owned) {
@@ -394,12 +395,12 @@ fn static_policy_header(scope: LimitScope, rate: Rate) -> HeaderValue {
 }
 
 /// `RateLimit` of a rate with these units left, all restored after `reset` seconds.
-pub(super) fn left_of(name: &str, left: u32, reset: u64) -> HeaderValue {
-    item(name, &[("r", left.into()), ("t", reset)])
+pub(super) fn rate_limit_header(name: &str, left: u32, reset: u64) -> HeaderValue {
+    structured_item(name, &[("r", left.into()), ("t", reset)])
 }
 
-/// `"name";parameter=number;...`. Written without `format!`, since every answer carries one.
-pub(super) fn item(name: &str, parameters: &[(&str, u64)]) -> HeaderValue {
+/// An item of a structured field (RFC 9651): `"name";parameter=number;...`. Written without `format!`, since every answer carries one.
+pub(super) fn structured_item(name: &str, parameters: &[(&str, u64)]) -> HeaderValue {
     let mut text = [0; MAX_ITEM];
     let mut rest = text.as_mut_slice();
     let mut put = |piece: &str| rest.write_all(piece.as_bytes());

@@ -94,7 +94,7 @@ pub struct RateLimitSubject<'a> {
     pub limits: &'a AccessLimits,
     /// Whether the credential belongs to the agent or to its tenant.
     pub is_own: bool,
-    /// The limiters of a caller that is remembered: of the credential, which it has, and of the agent and the tenant.
+    /// The limiters of a cached caller: of the credential, which it has, and of the agent and the tenant.
     pub limiters: Option<&'a CallerLimiters>,
 }
 

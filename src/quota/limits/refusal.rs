@@ -1,15 +1,17 @@
-//! Refusals of exhausted limits: their faults, and their header fields, with `Retry-After`.
+//! Refusals of exhausted limits: their faults, their header fields, and the value of `Retry-After`.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 
-use super::limiter::{LimitRefusal, RATE_LIMIT, RATE_LIMIT_POLICY, item, left_of, policy_header};
+use super::limiter::{
+    LimitRefusal, RATE_LIMIT, RATE_LIMIT_POLICY, policy_header, rate_limit_header, structured_item,
+};
 use crate::model::fault::Fault;
 use crate::model::limits::{LimitScope, Limited};
 
-/// Only a batch can cost more than the burst: the configuration keeps every single request below it.
+/// The fault of a refusal. Only a batch can cost more than the burst: the configuration keeps every single request below it.
 pub(super) fn refusal(scope: LimitScope, cost: u32, refused: LimitRefusal) -> Fault {
     match refused.wait {
         Some(retry_after) => Fault::RateLimited { scope, limited: Limited::Rate(refused.rate), retry_after },
@@ -29,11 +31,11 @@ pub fn write_refusal(fault: &Fault, headers: &mut HeaderMap) {
     match limited {
         Limited::Rate(rate) => {
             headers.insert(RATE_LIMIT_POLICY, policy_header(*scope, *rate));
-            headers.insert(RATE_LIMIT, left_of(scope.as_str(), 0, wait));
+            headers.insert(RATE_LIMIT, rate_limit_header(scope.as_str(), 0, wait));
         }
         Limited::Streams(most) => {
-            headers.insert(RATE_LIMIT_POLICY, item("streams", &[("q", *most as u64)]));
-            headers.insert(RATE_LIMIT, item("streams", &[("r", 0), ("t", wait)]));
+            headers.insert(RATE_LIMIT_POLICY, structured_item("streams", &[("q", *most as u64)]));
+            headers.insert(RATE_LIMIT, structured_item("streams", &[("r", 0), ("t", wait)]));
         }
     }
 }

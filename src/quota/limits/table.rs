@@ -29,7 +29,7 @@ pub(super) struct Table<K: Hash + Eq, C: Clock> {
     /// Clients choose addresses, but cannot compute their hashes: the hasher has a random seed in each process.
     limiters: DashMap<K, Arc<Limiter>, RandomState>,
     most: usize,
-    /// The limiters of no subject, by rate.
+    /// Limiters that subjects without space share, by rate.
     shared: DashMap<Option<Rate>, Arc<Limiter>, RandomState>,
     /// When limiters to drop were searched last.
     looked: AtomicU64,
@@ -101,7 +101,7 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
         let mine = due
             && self.looked.compare_exchange(looked, now.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if mine {
-            // Those in use are not retired for a moment, which their callers would notice.
+            // `retire` would mark a limiter in use as retired for a moment, which its callers would notice.
             self.limiters.retain(|_, limiter| !(limiter.is_unused(now) && limiter.retire(now)));
         }
         self.limiters.len() < self.most
@@ -109,7 +109,7 @@ impl<K: Hash + Eq + Copy, C: Clock + Clone> Table<K, C> {
 }
 
 /// The next lower power of two of units a second, with the next higher one as the burst, which no request that is allowed
-/// exceeds. There are few hundred such rates, however many an owner sets.
+/// exceeds. There are a few hundred such rates, however many an owner sets.
 fn rounded(Rate { per_second, burst }: Rate) -> Rate {
     let refilled = NonZeroU32::new(1 << per_second.ilog2()).unwrap_or(per_second);
     Rate { per_second: refilled, burst: burst.checked_next_power_of_two().unwrap_or(burst) }

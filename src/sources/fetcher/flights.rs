@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::kept::{Kept, Key};
 use crate::sources::cause::FetchCause;
 
-/// A fetch for all who wait for it.
+/// A fetch whose result all who wait for it share (single flight).
 pub(super) type Flight = Shared<BoxFuture<'static, Result<Arc<Kept>, FetchError>>>;
 /// Held by the fetch that asks the source.
 pub(super) type FetchLock = Arc<tokio::sync::Mutex<()>>;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Bucket, DefaultPolicies, Limiter, RatePolicy, SECOND, Short, item, policy_header, seconds_to_restore,
+    Bucket, DefaultPolicies, Limiter, RatePolicy, SECOND, Shortage, policy_header, seconds_to_restore,
+    structured_item,
 };
 use crate::model::limits::{LimitScope, Rate};
 
@@ -15,7 +16,7 @@ fn bucket() -> Bucket {
 fn check_returns_the_result_of_take_and_takes_nothing() {
     let bucket = bucket();
     assert_eq!(bucket.take(20, 0), Ok(0));
-    let short = Err(Short::Until(Duration::from_millis(300)));
+    let short = Err(Shortage::Until(Duration::from_millis(300)));
     assert_eq!([bucket.check(3, 0), bucket.check(3, 0)], [short; 2]);
     assert_eq!(bucket.take(3, 0).map(drop), short);
     assert_eq!(bucket.check(3, SECOND * 3 / 10), Ok(()));
@@ -24,7 +25,7 @@ fn check_returns_the_result_of_take_and_takes_nothing() {
 
 #[test]
 fn units_above_the_burst_are_never_available() {
-    assert_eq!([bucket().check(21, SECOND), bucket().check(20, 0)], [Err(Short::Always), Ok(())]);
+    assert_eq!([bucket().check(21, SECOND), bucket().check(20, 0)], [Err(Shortage::Never), Ok(())]);
 }
 
 #[test]
@@ -50,7 +51,7 @@ fn a_limiter_shared_by_two_scopes_has_a_policy_for_each() {
 fn longest_name_and_largest_numbers_fit() {
     for name in LimitScope::ALL.map(LimitScope::as_str).into_iter().chain(["streams"]) {
         let expected = format!("\"{name}\";q={0};w={0}", u64::MAX);
-        assert_eq!(item(name, &[("q", u64::MAX), ("w", u64::MAX)]), expected);
+        assert_eq!(structured_item(name, &[("q", u64::MAX), ("w", u64::MAX)]), expected);
     }
 }
 
