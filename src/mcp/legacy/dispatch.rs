@@ -131,6 +131,7 @@ impl Endpoint {
         Ok(response.map(|body| body.when_taken(move || drop(session.into_id()))))
     }
 
+    /// The encoded result of a request, alone or in a batch.
     async fn answer_call(
         &self,
         legacy: LegacyContext<'_>,
@@ -151,6 +152,7 @@ impl Endpoint {
         }
     }
 
+    /// The encoded result of a request that only a session has.
     async fn answer_session_call(
         &self,
         caller: &Caller,
@@ -171,6 +173,7 @@ impl Endpoint {
         Ok(Bytes::from_static(encode::EMPTY))
     }
 
+    /// Answers the messages of a batch, one after the other: each is refused or answered by itself.
     async fn answer_batch(
         &self,
         request: &mut McpRequest<'_>,
